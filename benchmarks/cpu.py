@@ -1,0 +1,232 @@
+"""Speed and memory of the activations on the CPU, against torch's own and against bars.
+
+    python benchmarks/cpu.py                # some four minutes
+    python benchmarks/cpu.py --quick        # some one and a half
+
+Checks the units against the float64 reference, measures all candidates in turns, prints tables
+and writes ``benchmarks/results/cpu.json``. See ``benchmarks/README.md``.
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import torch
+from bars import BOTH, FORWARD, judge
+from candidates import (
+    FLOOR,
+    UNITS,
+    Candidate,
+    check,
+    formula,
+    make_candidates,
+    make_inputs,
+    train_step,
+)
+from measure import HERE, Record, count_faults, describe, interleave, run_part, save
+from memory import resident_peak, saved_bytes, trace_peak
+from table import PARTS, render
+from torch import Tensor
+
+import padenet
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+SMALL = (64, 512)
+SMALL_NAMES = ("relu", "prelu", "gelu", "PAU")
+COLD_NAMES = (FLOOR, "relu", "gelu", "PAU")
+MEMORY_NAMES = ("relu", "gelu", "prelu", "eager formula", *UNITS)
+Calls = dict[str, Callable[[], object]]
+Inputs = dict[torch.memory_format, tuple[Tensor, Tensor]]
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def make_calls(found: dict[str, Candidate], inputs: Inputs, work: str) -> Calls:
+    """A call of each candidate without arguments, the floor first where there is room for it."""
+    x, dy = inputs[torch.contiguous_format]
+    if work == FORWARD:
+        calls: Calls = {FLOOR: x.clone}
+        for name, c in found.items():
+            calls[name] = lambda run=c.run, x=inputs[c.layout][0]: run(x)
+        return calls
+
+    raw = x.detach()
+
+    def floor() -> Tensor:
+        y = raw.clone()
+        torch.add(raw, dy)
+        return y
+
+    calls = {FLOOR: floor}
+    return calls | {n: train_step(c, *inputs[c.layout]) for n, c in found.items()}
+
+
+def measure(
+    shape: Sequence[int],
+    dtype: str,
+    work: str,
+    names: Sequence[str] | None,
+    seconds: float,
+    *,
+    repeats: int = 1,
+    compiled: bool = False,
+) -> Iterator[Record]:
+    """Rows of one round-robin over the candidates, all of them if no names are given."""
+    inputs = make_inputs(shape, DTYPES[dtype])
+    found = make_candidates(DTYPES[dtype], compiled=compiled)
+    found = {n: c for n, c in found.items() if (names is None or n in names) and c.layout in inputs}
+    with torch.set_grad_enabled(work != FORWARD):
+        calls = make_calls(found, inputs, work)
+        calls = {n: call for n, call in calls.items() if names is None or n in names}
+        done = interleave(calls, seconds, repeats=repeats)
+    for name, row in done.items():
+        yield {"candidate": name, "work": work, "dtype": dtype, "shape": list(shape)} | row
+
+
+def time_part(args: argparse.Namespace) -> Record:
+    """Correctness first, then the large shape with a warm allocator."""
+    small = (8, *args.shape[1:])
+    for threads in args.threads:
+        torch.set_num_threads(threads)
+        for dtype in DTYPES.values():
+            if wrong := check(small, dtype):
+                say("\n".join(["The units are wrong, nothing was measured:", *wrong]))
+                sys.exit(1)
+    say(f"units agree with the float64 reference; native: {padenet.backends()['native']}")
+    compiled = args.compile and can_compile()
+    found = [
+        row | {"threads": threads, "size": "large", "allocator": "warm"}
+        for threads, dtype, work in sections(args)
+        for row in measure(args.shape, dtype, work, None, args.seconds, compiled=compiled)
+    ]
+    return {"rows": found, "allocator": allocator_state(args.shape)}
+
+
+def default_part(args: argparse.Namespace) -> Record:
+    """The small shape, and with --cold the large one, with the allocator as users have it."""
+    found = []
+    for threads, dtype, work in sections(args):
+        same = {"threads": threads, "allocator": "default"}
+        if dtype == "float32":
+            rows = measure(SMALL, dtype, work, SMALL_NAMES, args.seconds / 3, repeats=200)
+            found += [row | same | {"size": "small"} for row in rows]
+        if args.cold:
+            rows = measure(args.shape, dtype, work, COLD_NAMES, args.seconds / 3)
+            found += [row | same | {"size": "large"} for row in rows]
+    return {"rows": found, "allocator": allocator_state(args.shape)}
+
+
+def memory_part(args: argparse.Namespace) -> Record:
+    """Peaks and saved bytes, in units of the bytes of x where the name does not say bytes."""
+    return {"memory": [row for section in sections(args) for row in memory_rows(args, *section)]}
+
+
+def memory_rows(args: argparse.Namespace, threads: int, dtype: str, work: str) -> Iterator[Record]:
+    inputs = make_inputs(args.shape, DTYPES[dtype])
+    found = make_candidates(DTYPES[dtype], compiled=False)
+    with torch.set_grad_enabled(work != FORWARD):
+        calls = make_calls(found, inputs, work)
+        for name in MEMORY_NAMES:
+            c, call = found[name], calls[name]
+            x = inputs[c.layout][0]
+            call()
+            traced = min(trace_peak(call) for _ in range(2))
+            grown = [resident_peak(call) for _ in range(2)]
+            resident = None if None in grown else min(grown) / x.nbytes
+            with torch.enable_grad():
+                saved, other = saved_bytes(lambda c=c, x=x: c.run(x), [x, *c.parameters])
+            yield {
+                "candidate": name,
+                "work": work,
+                "dtype": dtype,
+                "threads": threads,
+                "outputs": 1 if work == FORWARD else 2,  # y; y and dx
+                "peak_traced": round(traced / x.nbytes, 4),
+                "peak_resident": None if resident is None else round(resident, 4),
+                "saved": round(saved / x.nbytes, 4),
+                "saved_else_bytes": other,
+            }
+
+
+def sections(args: argparse.Namespace) -> Iterator[tuple[int, str, str]]:
+    for threads in args.threads:
+        torch.set_num_threads(threads)
+        for dtype in DTYPES:
+            for work in (FORWARD, BOTH):
+                say(f"{args.part}: {threads} threads, {dtype}, {work}")
+                yield threads, dtype, work
+
+
+def can_compile() -> bool:
+    try:
+        torch.compile(formula)(torch.zeros(2), torch.ones(6), torch.ones(4))
+    except Exception as e:  # whatever the toolchain lacks
+        say(f"without torch.compile: {str(e).splitlines()[0]}")
+        return False
+    return True
+
+
+def allocator_state(shape: Sequence[int]) -> Record:
+    """Whether a fresh tensor of that shape costs page faults in this process, by trying."""
+    x = torch.zeros(*shape)
+    x.clone()
+    before = count_faults()
+    for _ in range(5):
+        x.clone()
+    faults = (count_faults() - before) / 5
+    return {
+        "faults_a_tensor": faults,
+        "reuses_blocks": faults * 4096 < 0.01 * 4 * math.prod(shape),
+        "settings": os.environ.get("GLIBC_TUNABLES", "default"),
+    }
+
+
+PROCESSES = {"time": ("warm", time_part), "default": ("default", default_part)}
+PROCESSES["memory"] = ("returning", memory_part)
+
+
+def collect(args: argparse.Namespace, arguments: Sequence[str]) -> Record:
+    """Every part in a process of its own, put together."""
+    made = describe()
+    found = {p: run_part(__file__, p, env, *arguments) for p, (env, _) in PROCESSES.items()}
+    record: Record = {
+        "benchmark": "cpu",
+        "made": made | {"load_after": describe()["load"], "quick": args.quick},
+        "allocator": {p: found[p]["allocator"] for p in ("time", "default")},
+        "rows": found["time"]["rows"] + found["default"]["rows"],
+        "memory": found["memory"]["memory"],
+    }
+    if not record["allocator"]["time"]["reuses_blocks"]:
+        say("This allocator does not keep freed blocks: page faults are part of the times.")
+    return record | {"bars": judge(record)}
+
+
+def main(arguments: Sequence[str]) -> None:
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--quick", action="store_true", help="a fifth of the measuring time")
+    p.add_argument("--cold", action="store_true", help="also time with the default allocator")
+    p.add_argument("--no-compile", dest="compile", action="store_false")
+    p.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    p.add_argument("--shape", type=int, nargs=4, default=[256, 64, 28, 28])
+    p.add_argument("--out", type=Path, default=HERE / "results" / "cpu.json")
+    p.add_argument("--part", choices=PROCESSES, help=argparse.SUPPRESS)
+    args = p.parse_args(arguments)
+    args.seconds = 2.4 if args.quick else 12.0
+    warnings.filterwarnings("ignore", "padenet runs on plain PyTorch", RuntimeWarning)
+    if args.part:
+        print(json.dumps(PROCESSES[args.part][1](args)))
+        return
+    record = collect(args, arguments)
+    save(record, args.out)
+    print(render(record, [part for part in PARTS if part != "cold" or args.cold]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

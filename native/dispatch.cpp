@@ -1,0 +1,66 @@
+// The entry points, and the choice of the instruction set: the widest that this CPU has, or the one
+// that PADENET_ISA names (baseline, avx2, avx512) if the CPU has it.
+#include <cstdlib>
+#include <cstring>
+
+#include "problem.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace baseline {
+bool run(const Problem&, bool);
+}
+#if defined(PADENET_HAS_AVX2)
+namespace avx2 {
+bool run(const Problem&, bool);
+}
+#endif
+#if defined(PADENET_HAS_AVX512)
+namespace avx512 {
+bool run(const Problem&, bool);
+}
+#endif
+
+namespace {
+
+struct Isa {
+  const char* name;
+  bool (*run)(const Problem&, bool);
+};
+
+Isa choose() {
+  const char* wanted = std::getenv("PADENET_ISA");
+  auto allowed = [&](const char* name) { return !wanted || !*wanted || !strcmp(wanted, name); };
+  (void)allowed;
+#if defined(PADENET_HAS_AVX512)
+  if (allowed("avx512") && __builtin_cpu_supports("avx512f") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd"))
+    return {"avx512", avx512::run};
+#endif
+#if defined(PADENET_HAS_AVX2)
+  if ((allowed("avx2") || allowed("avx512")) && __builtin_cpu_supports("avx2") &&
+      __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+    return {"avx2", avx2::run};
+#endif
+  return {"baseline", baseline::run};
+}
+
+const Isa& isa() {
+  static const Isa chosen = choose();
+  return chosen;
+}
+
+}  // namespace
+
+EXPORT int padenet_abi_version() { return 1; }
+EXPORT const char* padenet_isa() { return isa().name; }
+EXPORT int padenet_has_openmp() {
+#if defined(_OPENMP)
+  return 1;
+#else
+  return 0;
+#endif
+}
+EXPORT int padenet_forward(const Problem* p) { return isa().run(*p, false) ? 0 : 1; }
+EXPORT int padenet_backward(const Problem* p) { return isa().run(*p, true) ? 0 : 1; }

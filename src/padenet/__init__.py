@@ -1,0 +1,14 @@
+"""Learnable rational (Padé) activation functions for PyTorch."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from padenet.functional import rational
+from padenet.kernels import backends
+from padenet.nn import PAU, RPAU
+
+__all__ = ["PAU", "RPAU", "backends", "rational"]
+
+try:
+    __version__ = version("padenet")
+except PackageNotFoundError:  # run from a source tree that is not installed
+    __version__ = "0+unknown"

@@ -1,0 +1,62 @@
+"""Stored starts: coefficients of F = P / Q that approximate known functions.
+
+`STARTS` maps a name to a `Start`, which carries what it approximates, the form of Q it was
+made for, the interval, and the error there. Plain names are least squares fits to the `safe`
+form; `paper_…` are the paper's printed columns. The file is made by `tools/make_starts.py`.
+"""
+
+import difflib
+import json
+from dataclasses import dataclass
+from importlib import resources
+
+
+@dataclass(frozen=True)
+class Start:
+    """F(x) = P(x) / Q(x) with P = Σ a_j x^j; b[0] is b_1, and `form` says how b makes Q.
+
+    `rms` and `max_error` are those of F - target over `interval`.
+    """
+
+    name: str
+    target: str
+    form: str
+    degrees: tuple[int, int]
+    interval: tuple[float, float]
+    a: tuple[float, ...]
+    b: tuple[float, ...]
+    rms: float
+    max_error: float
+    how: str
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if self.degrees != (len(self.a) - 1, len(self.b)):
+            raise ValueError(
+                f"start {self.name!r} has degrees {self.degrees}, but {len(self.a)} "
+                f"coefficients a and {len(self.b)} coefficients b"
+            )
+
+
+def _load() -> dict[str, Start]:
+    text = resources.files(__package__).joinpath("starts.json").read_text(encoding="utf-8")
+    starts = {}
+    for record in json.loads(text):
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
+        starts[values["name"]] = Start(**values)
+    return starts
+
+
+STARTS = _load()
+ALIASES = {"celu": "elu", "silu": "swish"}
+
+
+def find_start(name: str) -> Start:
+    """The stored start of that name or alias."""
+    start = STARTS.get(ALIASES.get(name, name))
+    if start is not None:
+        return start
+    known = [*STARTS, *ALIASES]
+    close = difflib.get_close_matches(str(name), known, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise ValueError(f"unknown start {name!r}.{hint} Known: {', '.join(known)}")

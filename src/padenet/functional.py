@@ -1,0 +1,188 @@
+"""``rational(x, a, b)``: the one differentiable entry point. Checks, dispatches, nothing else.
+
+Three ways lead through it, and all give the same numbers:
+
+    eager, torch.compile    ``_Rational``: a kernel forward and a kernel backward
+    torch.func, dual level  ``_Transformable``: hand-derived, in operations torch can transform
+    export, tracing, modes  the plain formula, which every tool can read
+"""
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from padenet import reference
+from padenet.kernels import native, pick
+from padenet.spec import FORMS, Spec
+from padenet.tracing import is_plain, is_transforming
+
+native.missing._dynamo_marked_constant = True  # torch.compile asks it once and keeps the answer
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+
+def rational(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    *,
+    form: str = "safe",
+    q: float = 1.0,
+    channel_dim: int = 1,
+) -> Tensor:
+    r"""Padé activation ``P(x) / Q(x)``, elementwise, right for every finite ``x``.
+
+        P(x) = a_0 + a_1 x + ... + a_m x^m
+        Q(x) = q + |b_1 x + ... + b_n x^n|          form="safe"
+             = 1 + |b_1 x| + ... + |b_n x^n|        form="abs_terms"
+             = 1 + b_1 x + ... + b_n x^n            form="free" (may have poles)
+             = q + |b_0 + b_1 x + ... + b_n x^n|    form="offset"
+
+    Args:
+        x: Input of any shape, layout and float dtype.
+        a: Numerator ``(m + 1,)``, constant term first, or ``(groups, m + 1)``.
+        b: Denominator ``(n,)`` from b_1 on, or ``(groups, n)``; ``n + 1`` from b_0 for "offset".
+        form: The denominator, by its formula.
+        q: The constant of "safe" and "offset", in (0, 1].
+        channel_dim: The dim of ``x`` that the groups divide evenly. Unused without groups.
+
+    Returns:
+        Tensor with the shape, dtype, device and memory format of ``x``. float16 and bfloat16 are
+        computed in float32 and rounded once.
+    """
+    return apply(x, a, b, None, Spec(form, q, channel_dim))
+
+
+def apply(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
+    """``rational`` with noise of half width ``spec.alpha`` drawn from ``key``."""
+    check(x, a, b, spec)
+    if is_plain(x, a, b):
+        return _Rational.apply(x, a, b, key, spec, pick(x, a, b))
+    if torch.compiler.is_compiling():
+        if torch.compiler.is_exporting() or is_transforming():
+            return reference.forward(x, a, b, key, spec)
+        backend = reference if native.refuses(x, a, b) else native
+        return _Rational.apply(x, a, b, key, spec, backend)
+    if is_transforming():
+        return _Transformable.apply(x, a, b, key, spec)
+    return reference.forward(x, a, b, key, spec)
+
+
+class _Rational(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        a: Tensor,
+        b: Tensor,
+        key: Tensor | None,
+        spec: Spec,
+        backend: ModuleType,
+    ) -> Tensor:
+        ctx.save_for_backward(x, a, b, key)
+        ctx.spec, ctx.backend = spec, backend
+        return backend.forward(x, a, b, key, spec)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, a, b, key = ctx.saved_tensors
+        backend = ctx.backend
+        if not torch.compiler.is_compiling() and (torch.is_grad_enabled() or not is_plain(dy)):
+            backend = reference  # a derivative of this derivative may follow
+        return *backend.backward(dy, x, a, b, key, ctx.spec), None, None, None
+
+
+class _Transformable(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
+        backend = pick(x, a, b) if is_plain(x, a, b, key) else reference
+        return backend.forward(x, a, b, key, spec)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, a, b, key, ctx.spec = inputs
+        ctx.save_for_backward(x, a, b, key)
+        ctx.save_for_forward(x, a, b, key)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, a, b, key = ctx.saved_tensors
+        return *reference.backward(dy, x, a, b, key, ctx.spec), None, None
+
+    @staticmethod
+    def jvp(
+        ctx: Any, dx: Tensor | None, da: Tensor | None, db: Tensor | None, *unused: None
+    ) -> Tensor:
+        x, a, b, key = ctx.saved_tensors
+        return reference.jvp(dx, da, db, x, a, b, key, ctx.spec)
+
+
+def check(x: Tensor, a: Tensor, b: Tensor, spec: Spec) -> None:
+    """Raise an error that names what is wrong, its value and the fix."""
+    if not (isinstance(x, Tensor) and isinstance(a, Tensor) and isinstance(b, Tensor)):
+        kinds = ", ".join(f"{n}: {type(t).__name__}" for n, t in (("x", x), ("a", a), ("b", b)))
+        raise TypeError(f"x, a and b must be tensors, got {kinds}. Try torch.as_tensor.")
+    if x.dtype not in DTYPES:
+        raise TypeError(f"x has dtype {x.dtype}, padenet takes float types. Try x.float().")
+    dtype = a.dtype
+    if dtype != b.dtype or dtype not in DTYPES:
+        raise TypeError(
+            f"a and b must share one float dtype, got {dtype} and {b.dtype}. "
+            "Convert them, e.g. a.float(), b.float()."
+        )
+    if not x.device == a.device == b.device:
+        raise ValueError(
+            f"x is on {x.device} but a and b are on {a.device} and {b.device}. "
+            "Move them together, e.g. unit.to(x.device)."
+        )
+    check_spec(spec)
+    check_shapes(a, b, spec)
+    if a.dim() == 2:
+        _check_groups(x, a.shape[0], spec.channel_dim)
+
+
+def check_spec(spec: Spec) -> None:
+    form, q, _, alpha = spec
+    if form not in FORMS:
+        raise ValueError(f"unknown form {form!r}. Known: {', '.join(FORMS)}.")
+    if not 0 < q <= 1:
+        raise ValueError(f"q={q} must be in (0, 1]. q=1 is the paper's.")
+    if q != 1 and form not in ("safe", "offset"):
+        raise ValueError(
+            f"q={q} has no meaning for form={form!r}, whose constant is 1. "
+            "Leave q out or use form='safe'."
+        )
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"alpha={alpha} must be in [0, 1]: 0.01 is noise of one percent.")
+
+
+def check_shapes(a: Tensor, b: Tensor, spec: Spec) -> None:
+    dims = a.dim()
+    if dims == b.dim() and (dims == 1 or (dims == 2 and a.size(0) == b.size(0))):
+        if a.numel() and (b.numel() or spec.form != "offset"):
+            return
+    columns = "n + 1" if spec.constant else "n"
+    raise ValueError(
+        f"coefficients must be a: (m + 1,) and b: ({columns},), or with groups (groups, m + 1) "
+        f"and (groups, {columns}), for form={spec.form!r}; got a: {tuple(a.shape)} and "
+        f"b: {tuple(b.shape)}. For degrees (5, 4) pass 6 numerator and {4 + spec.constant} "
+        "denominator values."
+    )
+
+
+def _check_groups(x: Tensor, groups: int, channel_dim: int) -> None:
+    if not -x.ndim <= channel_dim < x.ndim:
+        raise ValueError(
+            f"channel_dim={channel_dim} is not a dim of x, which has shape {tuple(x.shape)}. "
+            f"With groups={groups} name the dim that they divide, e.g. channel_dim=-1."
+        )
+    channels = x.shape[channel_dim]
+    if channels % groups:
+        raise ValueError(
+            f"groups={groups} does not divide the {channels} channels of x, shape "
+            f"{tuple(x.shape)}, channel_dim={channel_dim}. Choose a divisor of {channels}."
+        )

@@ -1,0 +1,62 @@
+"""Backends: one forward/backward pair each, picked by the tensor that arrives.
+
+A backend is a module with
+
+    forward(x, a, b, key, spec) -> y
+    backward(dy, x, a, b, key, spec) -> dx, da, db
+
+for the formula in ``padenet.reference``, which is itself the backend of last resort. ``key`` is
+the key of the noise or None.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+
+from torch import Tensor
+
+from padenet import reference
+from padenet.kernels import native
+
+
+@dataclass(frozen=True)
+class Backend:
+    module: ModuleType
+    refuses: Callable[..., str | None]  # why it cannot take (x, a, b), or None
+    status: Callable[[], str]  # what it is here, for ``backends()``
+
+
+BACKENDS = {
+    "native": Backend(native, native.refuses, native.status),
+    "reference": Backend(reference, lambda x, a, b: None, lambda: "plain PyTorch, any device"),
+}
+
+
+def pick(x: Tensor, a: Tensor, b: Tensor) -> ModuleType:
+    """The first backend that takes these tensors."""
+    if native.refuses(x, a, b) is None:
+        return native
+    if x.device.type == "cpu":
+        _warn_if_missing()
+    return reference
+
+
+def backends() -> dict[str, str]:
+    """What each backend is on this machine, in the order in which they are asked.
+
+    >>> padenet.backends()
+    {'native': 'C++, avx512, OpenMP', 'reference': 'plain PyTorch, any device'}
+    """
+    return {name: backend.status() for name, backend in BACKENDS.items()}
+
+
+@cache
+def _warn_if_missing() -> None:
+    if reason := native.missing():
+        warnings.warn(
+            f"padenet runs on plain PyTorch, some 20 times slower than its C++ kernel: {reason}",
+            RuntimeWarning,
+            stacklevel=2,
+        )

@@ -1,0 +1,211 @@
+"""The C++ kernel (``native/``) on CPU tensors: finds the library, lays out the problem, calls it.
+
+Contract
+    x       dense in some order of its dims, read in memory order; anything else is copied first.
+    dy      laid out as x, or one number expanded (all strides 0); anything else is copied.
+    y, dx   laid out as x. Nothing else of the size of x is allocated.
+    a, b    any float dtype, computed in float32 (float64 where x is float64).
+    order   sums in fixed chunks added in fixed order: the same bits for any number of threads.
+"""
+
+import ctypes
+import math
+import struct
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from padenet.spec import FORMS, Spec
+
+MAX_DEGREE = 32
+MAX_RANK = 8
+_ABI = 1
+_DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+_FORMS = {form: i for i, form in enumerate(FORMS)}
+_PROBLEM = struct.Struct("=7Q13qQ2d")
+_DIM = struct.Struct("=2q")
+_NAMES = ("libpadenet_native.so", "libpadenet_native.dylib", "padenet_native.dll")
+
+
+@cache
+def _find() -> tuple[ctypes.CDLL | None, str]:
+    """The library, or None and why."""
+    import padenet
+
+    for folder in padenet.__path__:
+        for name in _NAMES:
+            path = Path(folder) / name
+            if not path.is_file():
+                continue
+            try:
+                library = ctypes.CDLL(str(path))
+                abi = library.padenet_abi_version()
+            except (OSError, AttributeError) as e:
+                return None, f"{path} does not load ({e}). Reinstall padenet."
+            if abi != _ABI:
+                return None, f"{path} has ABI {abi}, this padenet needs {_ABI}. Reinstall padenet."
+            for entry in (library.padenet_forward, library.padenet_backward):
+                entry.argtypes, entry.restype = (ctypes.c_char_p,), ctypes.c_int
+            library.padenet_isa.restype = ctypes.c_char_p
+            return library, ""
+    return None, (
+        "the library is not in the installation, because pip found no C++ compiler when it "
+        "installed padenet. Install one (e.g. g++) and run pip install --force-reinstall padenet."
+    )
+
+
+def missing() -> str | None:
+    """Why there is no native kernel, or None if there is one."""
+    return _find()[1] or None
+
+
+def status() -> str:
+    library, reason = _find()
+    if library is None:
+        return f"missing: {reason}"
+    threads = "OpenMP" if library.padenet_has_openmp() else "one thread"
+    return f"C++, {library.padenet_isa().decode()}, {threads}"
+
+
+def refuses(x: Tensor, a: Tensor, b: Tensor) -> str | None:
+    if x.device.type != "cpu":
+        return f"x is on {x.device}, the kernel needs 'cpu'"
+    if max(a.shape[-1] - 1, b.shape[-1]) > MAX_DEGREE:
+        return f"the degrees go up to {MAX_DEGREE}"
+    if x.ndim > MAX_RANK:
+        return f"x has {x.ndim} dims, the kernel takes {MAX_RANK}"
+    return missing()
+
+
+def forward(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
+    if torch.compiler.is_compiling():
+        return torch.ops.padenet.native_forward(x, a, b, key, *spec)
+    order = _memory_order(x)
+    if order is None:
+        return forward(x.clone(), a, b, key, spec)
+    y = torch.empty_like(x)
+    a, b = a.contiguous(), b.contiguous()
+    _call("padenet_forward", order, x, None, y, a, b, None, None, key, spec)
+    return y
+
+
+def backward(
+    dy: Tensor, x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec
+) -> tuple[Tensor, Tensor, Tensor]:
+    if torch.compiler.is_compiling():
+        return torch.ops.padenet.native_backward(dy, x, a, b, key, *spec)
+    order = _memory_order(x)
+    if order is None:
+        return backward(dy, x.clone(), a, b, key, spec)
+    dx = torch.empty_like(x)
+    if not _same_layout(dy, x) and not _is_one_number(dy):
+        dy = torch.empty_like(x).copy_(dy)
+    a, b = a.contiguous(), b.contiguous()
+    da, db = torch.empty_like(a), torch.empty_like(b)
+    _call("padenet_backward", order, x, dy, dx, a, b, da, db, key, spec)
+    return dx, da, db
+
+
+def _memory_order(x: Tensor) -> tuple[int, ...] | None:
+    """The dims of ``x`` from the largest stride to the smallest if it is dense, else None."""
+    if x.is_contiguous():
+        return ()  # the order of the shape
+    sizes, strides = x.shape, x.stride()
+    dims = sorted((d for d in range(x.ndim) if sizes[d] != 1), key=lambda d: -strides[d])
+    expected = 1
+    for d in reversed(dims):
+        if strides[d] != expected:
+            return None
+        expected *= sizes[d]
+    return tuple(dims)
+
+
+def _same_layout(dy: Tensor, x: Tensor) -> bool:
+    s, t = dy.stride(), x.stride()
+    return s == t or all(p == q or n == 1 for p, q, n in zip(s, t, x.shape, strict=True))
+
+
+def _is_one_number(dy: Tensor) -> bool:
+    return all(s == 0 or n == 1 for s, n in zip(dy.stride(), dy.shape, strict=True))
+
+
+def _call(
+    entry: str,
+    order: tuple[int, ...],
+    x: Tensor,
+    dy: Tensor | None,
+    out: Tensor,
+    a: Tensor,
+    b: Tensor,
+    da: Tensor | None,
+    db: Tensor | None,
+    key: Tensor | None,
+    spec: Spec,
+) -> None:
+    """Pack the arguments as ``struct Problem`` of ``native/problem.h`` and run."""
+    outer, channels, inner, groups = 1, 1, x.numel(), 1
+    if a.ndim == 2 and a.shape[0] > 1:
+        c = spec.channel_dim % x.ndim
+        groups, channels = a.shape[0], x.shape[c]
+        inner = x.stride()[c] if order else math.prod(x.shape[c + 1 :])
+        outer = x.numel() // max(channels * inner, 1)
+    tail = b""
+    if key is not None and order:
+        by_shape = torch.empty(x.shape, device="meta").stride()
+        dims = [(x.shape[d], by_shape[d]) for d in order]
+        tail = b"".join(map(_DIM.pack, *zip(*dims, strict=True)))
+    problem = _PROBLEM.pack(
+        x.data_ptr(),
+        dy.data_ptr() if dy is not None else 0,
+        out.data_ptr(),
+        a.data_ptr(),
+        b.data_ptr(),
+        da.data_ptr() if da is not None else 0,
+        db.data_ptr() if db is not None else 0,
+        outer,
+        channels,
+        inner,
+        groups,
+        _DTYPES[x.dtype],
+        _DTYPES[a.dtype],
+        _FORMS[spec.form],
+        a.shape[-1] - 1,
+        b.shape[-1] - spec.constant,
+        torch.get_num_threads(),
+        dy is not None and dy.numel() > 1 and _is_one_number(dy),
+        key is not None,
+        len(tail) // _DIM.size,
+        int(key) if key is not None else 0,
+        spec.q,
+        spec.alpha,
+    )
+    if code := getattr(_find()[0], entry)(problem + tail):
+        raise MemoryError(f"{entry} could not allocate its partial sums (code {code})")
+
+
+@torch.library.custom_op("padenet::native_forward", mutates_args=())
+def _forward_op(
+    x: Tensor, a: Tensor, b: Tensor, key: Tensor | None,
+    form: str, q: float, channel_dim: int, alpha: float,
+) -> Tensor:  # fmt: skip
+    return forward(x, a, b, key, Spec(form, q, channel_dim, alpha))
+
+
+@_forward_op.register_fake
+def _(x, a, b, key, form, q, channel_dim, alpha):  # type: ignore[no-untyped-def]
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("padenet::native_backward", mutates_args=())
+def _backward_op(
+    dy: Tensor, x: Tensor, a: Tensor, b: Tensor, key: Tensor | None,
+    form: str, q: float, channel_dim: int, alpha: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    return backward(dy, x, a, b, key, Spec(form, q, channel_dim, alpha))
+
+
+@_backward_op.register_fake
+def _(dy, x, a, b, key, form, q, channel_dim, alpha):  # type: ignore[no-untyped-def]
+    return torch.empty_like(x), a.new_empty(a.shape), b.new_empty(b.shape)

@@ -1,0 +1,165 @@
+"""``nn.Module`` front of ``padenet.functional``: parameters, starting coefficients, repr."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from padenet.coefficients import find_start
+from padenet.functional import apply, check_shapes, check_spec
+from padenet.noise import draw_key
+from padenet.spec import Spec
+
+Init = str | tuple[Any, Any] | Callable[[Tensor], Tensor]
+
+
+class PAU(nn.Module):
+    r"""Padé activation unit: ``x -> P(x) / Q(x)`` with learnable coefficients.
+
+        P(x) = a_0 + a_1 x + ... + a_m x^m
+        Q(x) = q + |b_1 x + ... + b_n x^n|          (form="safe"; others: ``padenet.rational``)
+
+    One unit serves a whole layer, so degrees (5, 4) add 10 parameters whatever its width.
+    ``groups`` units share out ``channel_dim`` evenly: ``groups=channels`` is one unit a channel.
+    One unit a neuron of ``(N, C, H, W)`` is ``groups=C*H*W`` on ``x.flatten(1)``.
+
+    Args:
+        init: Start of every unit: a name from ``padenet.coefficients.STARTS``, or a pair (a, b).
+        degrees: (m, n), both from 0 on.
+        form: "safe", "abs_terms", "free" or "offset".
+        q: Constant of the denominator of "safe" and "offset", in (0, 1].
+        groups: Number of units.
+        channel_dim: The dim of ``x`` that the groups divide.
+        inplace: Accepted and ignored, because model builders pass it to every activation.
+
+    The ``state_dict`` holds ``a``, ``(m + 1,)`` or ``(groups, m + 1)``, and ``b``, and no more.
+    """
+
+    a: nn.Parameter
+    b: nn.Parameter
+
+    def __init__(
+        self,
+        init: Init = "lrelu",
+        *,
+        degrees: tuple[int, int] = (5, 4),
+        form: str = "safe",
+        q: float = 1.0,
+        groups: int = 1,
+        channel_dim: int = 1,
+        inplace: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        super().__init__()
+        self.init = init
+        self.degrees = _check_degrees(degrees)
+        self.form, self.q, self.channel_dim = form, float(q), channel_dim
+        check_spec(self._spec())
+        if groups < 1:
+            raise ValueError(f"groups={groups} must be at least 1, the number of units.")
+        self.groups = groups
+        m, n = self.degrees
+        counts = (m + 1, n + self._spec().constant)
+        shapes = [(c,) if groups == 1 else (groups, c) for c in counts]
+        self.a, self.b = (
+            nn.Parameter(torch.empty(s, device=device, dtype=dtype)) for s in shapes
+        )
+        if not self.a.is_floating_point():
+            raise TypeError(f"dtype={dtype} of the coefficients must be a float type.")
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Back to the start."""
+        a, b = starting_coefficients(self.init, self.degrees, self._spec())
+        with torch.no_grad():
+            self.a.copy_(a.expand_as(self.a))
+            self.b.copy_(b.expand_as(self.b))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return apply(x, self.a, self.b, None, self._spec())
+
+    def _spec(self) -> Spec:
+        return Spec(self.form, self.q, self.channel_dim)
+
+    def extra_repr(self) -> str:
+        init = repr(self.init) if isinstance(self.init, str) else "given"
+        parts = [f"init={init}", f"degrees={self.degrees}", f"form={self.form!r}"]
+        if self.q != 1:
+            parts.append(f"q={self.q}")
+        if self.groups != 1:
+            parts += [f"groups={self.groups}", f"channel_dim={self.channel_dim}"]
+        return ", ".join(parts)
+
+
+class RPAU(PAU):
+    r"""Randomized Padé activation unit: a PAU with noise on its coefficients while it trains.
+
+    In training every element of ``x`` sees coefficients ``c (1 + u)`` of its own, with
+    ``u ~ U(-alpha, alpha)`` drawn for each element and coefficient; the gradient of the noisy
+    coefficient is the coefficient's. In evaluation it is PAU.
+
+    The noise comes from a counter (``padenet.noise``): nothing is stored, backward draws it again,
+    ``torch.manual_seed`` repeats it, and CPU and GPU draw the same.
+
+    Args:
+        alpha: Half width of the noise, in [0, 1]. The rest as for ``PAU``.
+    """
+
+    def __init__(self, init: Init = "lrelu", *, alpha: float = 0.01, **options: Any):
+        self.alpha = float(alpha)
+        super().__init__(init, **options)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.alpha == 0:
+            return super().forward(x)
+        return apply(x, self.a, self.b, draw_key(), self._spec()._replace(alpha=self.alpha))
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, alpha={self.alpha}"
+
+
+def starting_coefficients(init: Init, degrees: tuple[int, int], spec: Spec) -> tuple[Tensor, Tensor]:
+    """``a`` and ``b`` in float64 for ``init``, checked against ``degrees`` and the form."""
+    if isinstance(init, str):
+        start = find_start(init)
+        if (tuple(start.degrees), start.form, 1.0) != (degrees, spec.form, spec.q):
+            raise ValueError(
+                f"start {init!r} was made for degrees={tuple(start.degrees)}, "
+                f"form={start.form!r}, q=1.0, not for degrees={degrees}, form={spec.form!r}, "
+                f"q={spec.q}. Pass a pair (a, b) as init, or keep the degrees and form."
+            )
+        pair: Sequence[Any] = (start.a, start.b)
+    elif callable(init):
+        raise TypeError(
+            f"init={init!r} is a function; starts come by name or as a pair (a, b). "
+            "Use a name from padenet.coefficients.STARTS."
+        )
+    else:
+        try:
+            pair = tuple(init)
+            a, b = pair
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"init={init!r} is neither the name of a start nor a pair (a, b)."
+            ) from None
+    a, b = (torch.as_tensor(c).detach().to("cpu", torch.float64) for c in pair)
+    check_shapes(a, b, spec)
+    m, n = degrees
+    if a.shape[-1] != m + 1 or b.shape[-1] != n + spec.constant:
+        raise ValueError(
+            f"init has {a.shape[-1]} numerator and {b.shape[-1]} denominator values, but "
+            f"degrees={degrees} with form={spec.form!r} needs {m + 1} and {n + spec.constant}."
+        )
+    return a, b
+
+
+def _check_degrees(degrees: tuple[int, int]) -> tuple[int, int]:
+    try:
+        m, n = (int(d) for d in degrees)
+    except (TypeError, ValueError):
+        raise TypeError(f"degrees={degrees!r} must be a pair (m, n), e.g. (5, 4).") from None
+    if m < 0 or n < 0 or (m, n) != tuple(degrees):
+        raise ValueError(f"degrees={degrees!r} must be whole numbers from 0 on, e.g. (5, 4).")
+    return m, n

@@ -1,0 +1,30 @@
+"""Who is looking at a tensor: nobody but us, or a tracer, a transform or a mode of torch's.
+
+A kernel reads memory behind torch's back. That is right only for a tensor which has memory and
+whose operations nobody records.
+"""
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+_PLAIN = {Tensor, torch.nn.Parameter}
+_transforms_active = torch._C._are_functorch_transforms_active
+_modes_active = torch._C._len_torch_dispatch_stack
+_is_tracing = torch._C._is_tracing
+_has_memory = torch._C._has_storage
+
+
+def is_transforming() -> bool:
+    """Inside ``torch.func`` (grad, vjp, jvp, vmap, ...) or ``forward_ad.dual_level()``."""
+    return _transforms_active() or forward_ad._current_level >= 0
+
+
+def is_plain(*tensors: Tensor | None) -> bool:
+    """Every tensor is what its memory says, and nobody records or derives what happens to it."""
+    if torch.compiler.is_compiling() or is_transforming() or _modes_active() or _is_tracing():
+        return False
+    for t in tensors:
+        if t is not None and (type(t) not in _PLAIN or t.is_neg() or not _has_memory(t)):
+            return False
+    return True

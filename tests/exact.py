@@ -1,0 +1,209 @@
+r"""What ``rational`` should return, and how far from it the roundings of a kernel may lead.
+
+The formulas stand here once, over numpy arrays of float64 (to judge float32 and narrower types) or
+of mpmath numbers (200 digits and any exponent: to judge float64, and arguments whose powers
+overflow). Infinity is 2^(2^20) there, so that what comes out is the limit.
+
+Each number is carried as ``Near(v, e)``: its exact value, and a bound on the error of any sensible
+evaluation with unit roundoff ``u`` and smallest positive number ``eta``:
+
+- Horner's rule in x, or, where powers overflow, in a rounded 1/|x| with the powers of |x|
+  multiplied back one by one; with or without FMA, which only saves roundings;
+- coefficients rounded to the compute dtype;
+- sums over elements in chunks of at most 256 additions, the chunks in float64.
+
+Where |A| is below its own error its computed sign may be -1, 0 or 1, and the slope jumps there: s
+then carries an error as large as the jump. The denominator of ``free`` has no floor, so close to a
+pole, where Q is below its own error, nothing can be said and ``e`` is infinite.
+
+``b[0]`` is b_1, except in ``offset``, where it is b_0.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import mpmath
+import numpy as np
+import torch
+
+MP = mpmath.mp.clone()
+MP.dps = 200
+INFINITY = MP.mpf(2) ** 2**20
+CHUNK = 256  # additions in the compute dtype, one after the other
+ROOM = {torch.float32: 2.0**60, torch.float64: 2.0**480}  # powers are not let grow beyond this
+
+to_mpmath = np.frompyfunc(lambda v: MP.mpf(v) if abs(v) != np.inf else np.sign(v) * INFINITY, 1, 1)
+
+
+@dataclass
+class Near:
+    v: Any
+    e: Any
+
+    def __add__(self, other):
+        return Near(self.v + other.v, self.e + other.e)
+
+    def __sub__(self, other):
+        return Near(self.v - other.v, self.e + other.e)
+
+    def __mul__(self, other):
+        e = abs(self.v) * other.e + self.e * abs(other.v) + self.e * other.e
+        return Near(self.v * other.v, e)
+
+    def over(self, Q, floor):
+        """The quotient by ``Q``, whose computed value is at least ``floor``."""
+        low = np.maximum(abs(Q.v) - Q.e, floor)
+        v = self.v / np.where(Q.v == 0, 1, Q.v)
+        e = (self.e + abs(v) * Q.e) / np.where(low > 0, low, 1)
+        return Near(v, np.where(low > 0, e, np.inf))
+
+
+def exact(dy, x, a, b, *, form="safe", q=1.0, channel_dim=1, digits="float64"):
+    """``y, dx, da, db`` of ``rational``, a ``Near`` each. ``digits``: "float64" or "mpmath"."""
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    g, z = _array(dy, digits), _array(x, digits)
+    dim = channel_dim if a.ndim == 2 else None
+    spread = [_spread(_array(c, digits), z, dim) for c in (a, b)]
+    unit = _Unit(z, *spread, form, q, dtype)
+
+    g = Near(g, 0 * g)
+    da = [unit.weigh(g, w, j) for j, w in enumerate(unit.da())]
+    db = [unit.weigh(g, w, k) for k, w in enumerate(unit.db(), int(form != "offset"))]
+    da, db = (_sums(w, c, dim, unit.u) for w, c in ((da, a), (db, b)))
+    return unit.F, unit.weigh(g, unit.slope, 0), da, db
+
+
+class _Unit:
+    """F and its derivatives at each element of ``x``."""
+
+    def __init__(self, x, a, b, form, q, dtype):
+        info = torch.finfo(dtype)
+        self.u, self.eta, self.room = info.eps / 2, info.smallest_normal * info.eps, ROOM[dtype]
+        self.x, self.z, self.b, self.form = x, abs(x), b, form
+        self.floor = 0 if form == "free" else q / 2
+        d = [0 * x] * (form != "offset") + [abs(c) if form == "abs_terms" else c for c in b]
+        self.m, n = len(a) - 1, len(d) - 1
+        # where 1/z may be used: its own rounding, up to 4 u where it is subnormal
+        far = self.z > self.room ** (0.5 / max(self.m, n, 1))
+        self.tau = np.where(far, np.clip(self.eta / 2 / self.u * self.z, 1, 4), 0)
+        self.roundings = 6 + far * (1 + self.tau) * (self.m + 2 * n)  # with powers multiplied back
+
+        inner = self.z if form == "abs_terms" else x
+        P, dP = self._polynomial(a, x), self._polynomial(_derived(a), x)
+        A, dA = self._polynomial(d, inner), self._polynomial(_derived(d), inner)
+
+        self.s = Near(0 * x + 1, 0 * x) if form in ("free", "abs_terms") else _sign(A)
+        Q = self.s.v * A.v + q
+        self.Q = Near(Q, A.e + self.u * ((1 + self.tau) * n + 2) * (q + abs(A.v) + A.e))
+        self.F = self._round(P.over(self.Q, self.floor))
+        s = Near(np.sign(x), 0 * x) if form == "abs_terms" else self.s
+        self.slope = self._over_Q(dP - self._round(s * dA * self.F))
+
+    def da(self):
+        return [self._over_Q(self._power(self.x, j)) for j in range(self.m + 1)]
+
+    def db(self):
+        F_over_Q = self._over_Q(self.F)
+        for k, c in enumerate(self.b, self.form != "offset"):
+            if self.form == "abs_terms":
+                s, power = Near(np.sign(c) + 0 * self.x, 0 * self.x), self._power(self.z, k)
+            else:
+                s, power = self.s, self._power(self.x, k)
+            w = self._round(s * power * F_over_Q)
+            yield Near(-w.v, w.e)
+
+    def weigh(self, g, w, power):
+        """``g w``; the factors without the power of z may underflow before it lifts them again."""
+        out = self._round(g * w)
+        return Near(out.v, out.e + self.eta * np.minimum(self.z**power, self.room))
+
+    def _over_Q(self, near):
+        return self._round(near.over(self.Q, self.floor))
+
+    def _round(self, near):
+        e = near.e + self.u * self.roundings * (abs(near.v) + near.e) + self.eta
+        return Near(near.v, e)
+
+    def _power(self, x, k):
+        """A product that underflows may be multiplied by the powers that are still to come."""
+        lost = sum((self.z**i for i in range(k - 1)), 0 * x)
+        return Near(x**k, self.u * k * self.z**k + self.eta * lost * (x != 0))
+
+    def _polynomial(self, c, x):
+        """Two roundings a step of Horner's rule, ``tau`` for 1/z, two for the coefficient."""
+        z = abs(x)
+        v = terms = steps = 0 * x
+        nonzero = False
+        for coefficient in reversed(c):
+            nonzero = nonzero | (coefficient != 0)
+            v = v * x + coefficient
+            terms = terms * z + abs(coefficient)
+            steps = steps * z + nonzero
+        e = self.u * ((2 + self.tau) * (len(c) - 1) + 2) * terms
+        return Near(v, e + self.eta * steps * (x != 0))
+
+
+def _derived(c):
+    return [j * v for j, v in enumerate(c)][1:]
+
+
+def _sign(A):
+    s = np.sign(A.v)
+    return Near(s, np.where(abs(A.v) <= A.e, (A.e > 0) * (1 + abs(s)), 0 * s))
+
+
+def _array(t, digits):
+    values = t.detach().double().numpy()
+    return to_mpmath(values).astype(object) if digits == "mpmath" else values
+
+
+def _spread(c, x, dim):
+    """The list of coefficients, each as an array that broadcasts against ``x``."""
+    if dim is None:
+        return list(c)
+    shape = [1] * x.ndim
+    shape[dim] = x.shape[dim]
+    return [np.repeat(v, x.shape[dim] // len(v)).reshape(shape) for v in c.T]
+
+
+def _sums(weights, like, dim, u):
+    """Every weight summed over the elements of each group, in the shape of the coefficients."""
+    groups = like.shape[0] if like.ndim == 2 else 1
+    out = Near(np.zeros((groups, len(weights)), object), np.zeros((groups, len(weights)), object))
+    for i, w in enumerate(weights):
+        v, e = (np.moveaxis(t, dim or 0, 0) if t.ndim else t for t in (w.v, w.e))
+        v, e = (t.reshape(groups, t.size // groups) for t in (v, e))
+        count = v.shape[1]
+        roundings = u * min(CHUNK, count) + torch.finfo(torch.float64).eps * count / CHUNK
+        out.v[:, i] = v.sum(1)
+        out.e[:, i] = e.sum(1) + roundings * (abs(v) + e).sum(1)
+    return Near(*(t.reshape(like.shape) for t in (out.v, out.e)))
+
+
+def excess(got, want):
+    """By how many times its bound, rounding to the dtype of ``got`` included, each value is off.
+
+    Infinity is right where the exact value may overflow, and nowhere else.
+    """
+    info = torch.finfo(got.dtype)
+    overflow = MP.mpf(info.max) * (1 + MP.mpf(info.eps) / 4)  # from here on, rounds to infinity
+    size = abs(want.v) + want.e
+    bound = want.e + size * (info.eps / 2) + info.smallest_normal * info.eps / 2
+    values = got.detach().double().numpy()
+    finite = np.isfinite(values)
+    off = abs(np.where(finite, values, 0) - want.v) / bound
+    may_overflow = (size >= overflow) & (np.sign(values) * want.v >= 0) & np.isinf(values)
+    off = np.where(finite, off, np.where(may_overflow, 0, np.inf))
+    return np.where(want.e == np.inf, 0, off).astype(float)
+
+
+def assert_near(got, want, what=""):
+    """Every value within its bound, or a message that shows the worst."""
+    off = excess(got, want)
+    if off.size and not off.max() <= 1:
+        at = np.unravel_index(np.nanargmax(np.where(np.isnan(off), np.inf, off)), off.shape)
+        v, e = (np.broadcast_to(t, off.shape)[at] for t in (want.v, want.e))
+        raise AssertionError(
+            f"{what}{list(map(int, at))} is {got[at].item()}, should be {MP.nstr(MP.mpf(v), 17)} "
+            f"+- {MP.nstr(MP.mpf(e), 2)}: off by {off[at]:.3g} times the bound"
+        )
