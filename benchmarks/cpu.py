@@ -9,7 +9,6 @@ and writes ``benchmarks/results/cpu.json``. See ``benchmarks/README.md``.
 
 import argparse
 import json
-import math
 import os
 import sys
 import warnings
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
-from bars import BOTH, FORWARD, judge
+from bars import BOTH, FORWARD, judge, measure_noise
 from candidates import (
     FLOOR,
     UNITS,
@@ -28,7 +27,7 @@ from candidates import (
     make_inputs,
     train_step,
 )
-from measure import HERE, Record, count_faults, describe, interleave, run_part, save
+from measure import HERE, Record, describe, interleave, load, run_part, save
 from memory import resident_peak, saved_bytes, trace_peak
 from table import PARTS, render
 from torch import Tensor
@@ -85,14 +84,15 @@ def measure(
     with torch.set_grad_enabled(work != FORWARD):
         calls = make_calls(found, inputs, work)
         calls = {n: call for n, call in calls.items() if names is None or n in names}
-        done = interleave(calls, seconds, repeats=repeats)
+        share = 2 / 3 if work == FORWARD else 4 / 3
+        done = interleave(calls, seconds * share, repeats=repeats)
     for name, row in done.items():
         yield {"candidate": name, "work": work, "dtype": dtype, "shape": list(shape)} | row
 
 
 def time_part(args: argparse.Namespace) -> Record:
     """Correctness first, then the large shape with a warm allocator."""
-    small = (8, *args.shape[1:])
+    small = (3, args.shape[1], 17, 13)  # for two threads, and no multiple of anything
     for threads in args.threads:
         torch.set_num_threads(threads)
         for dtype in DTYPES.values():
@@ -106,7 +106,7 @@ def time_part(args: argparse.Namespace) -> Record:
         for threads, dtype, work in sections(args)
         for row in measure(args.shape, dtype, work, None, args.seconds, compiled=compiled)
     ]
-    return {"rows": found, "allocator": allocator_state(args.shape)}
+    return {"rows": found, "allocator": allocator_state(found)}
 
 
 def default_part(args: argparse.Namespace) -> Record:
@@ -115,17 +115,18 @@ def default_part(args: argparse.Namespace) -> Record:
     for threads, dtype, work in sections(args):
         same = {"threads": threads, "allocator": "default"}
         if dtype == "float32":
-            rows = measure(SMALL, dtype, work, SMALL_NAMES, args.seconds / 3, repeats=200)
+            rows = measure(SMALL, dtype, work, SMALL_NAMES, args.seconds / 3, repeats=20)
             found += [row | same | {"size": "small"} for row in rows]
         if args.cold:
             rows = measure(args.shape, dtype, work, COLD_NAMES, args.seconds / 3)
             found += [row | same | {"size": "large"} for row in rows]
-    return {"rows": found, "allocator": allocator_state(args.shape)}
+    return {"rows": found, "allocator": allocator_state(found)}
 
 
 def memory_part(args: argparse.Namespace) -> Record:
     """Peaks and saved bytes, in units of the bytes of x where the name does not say bytes."""
-    return {"memory": [row for section in sections(args) for row in memory_rows(args, *section)]}
+    found = [row for section in sections(args) for row in memory_rows(args, *section)]
+    return {"memory": found, "allocator": allocator_state([])}
 
 
 def memory_rows(args: argparse.Namespace, threads: int, dtype: str, work: str) -> Iterator[Record]:
@@ -134,10 +135,12 @@ def memory_rows(args: argparse.Namespace, threads: int, dtype: str, work: str) -
     with torch.set_grad_enabled(work != FORWARD):
         calls = make_calls(found, inputs, work)
         for name in MEMORY_NAMES:
+            if name not in UNITS and threads != args.threads[0]:
+                continue
             c, call = found[name], calls[name]
             x = inputs[c.layout][0]
             call()
-            traced = min(trace_peak(call) for _ in range(2))
+            traced = trace_peak(call)
             grown = [resident_peak(call) for _ in range(2)]
             resident = None if None in grown else min(grown) / x.nbytes
             with torch.enable_grad():
@@ -156,9 +159,10 @@ def memory_rows(args: argparse.Namespace, threads: int, dtype: str, work: str) -
 
 
 def sections(args: argparse.Namespace) -> Iterator[tuple[int, str, str]]:
-    for threads in args.threads:
-        torch.set_num_threads(threads)
-        for dtype in DTYPES:
+    """The default allocator is coldest before small blocks have come, hence float32 first."""
+    for dtype in DTYPES:
+        for threads in args.threads:
+            torch.set_num_threads(threads)
             for work in (FORWARD, BOTH):
                 say(f"{args.part}: {threads} threads, {dtype}, {work}")
                 yield threads, dtype, work
@@ -173,39 +177,35 @@ def can_compile() -> bool:
     return True
 
 
-def allocator_state(shape: Sequence[int]) -> Record:
-    """Whether a fresh tensor of that shape costs page faults in this process, by trying."""
-    x = torch.zeros(*shape)
-    x.clone()
-    before = count_faults()
-    for _ in range(5):
-        x.clone()
-    faults = (count_faults() - before) / 5
-    return {
-        "faults_a_tensor": faults,
-        "reuses_blocks": faults * 4096 < 0.01 * 4 * math.prod(shape),
-        "settings": os.environ.get("GLIBC_TUNABLES", "default"),
-    }
+def allocator_state(rows: Sequence[Record]) -> Record:
+    """How this process was told to treat freed blocks, and whether a call costs page faults."""
+    settings = {k: v for k, v in os.environ.items() if k.startswith(("GLIBC_TUNABLES", "MALLOC_"))}
+    faults = max((row["page_faults"] for row in rows), default=None)
+    return {"settings": settings, "most_page_faults": faults}
 
 
-PROCESSES = {"time": ("warm", time_part), "default": ("default", default_part)}
-PROCESSES["memory"] = ("returning", memory_part)
+PROCESSES = {  # part: the allocator it runs with, and what it does
+    "time": ("warm", time_part),
+    "default": ("default", default_part),
+    "memory": ("returning", memory_part),
+}
 
 
 def collect(args: argparse.Namespace, arguments: Sequence[str]) -> Record:
     """Every part in a process of its own, put together."""
-    made = describe()
+    made = describe() | {"quick": args.quick, "load_before": load()}
     found = {p: run_part(__file__, p, env, *arguments) for p, (env, _) in PROCESSES.items()}
     record: Record = {
         "benchmark": "cpu",
-        "made": made | {"load_after": describe()["load"], "quick": args.quick},
-        "allocator": {p: found[p]["allocator"] for p in ("time", "default")},
+        "made": made | {"load_after": load()},
+        "allocator": {env: found[p]["allocator"] for p, (env, _) in PROCESSES.items()},
         "rows": found["time"]["rows"] + found["default"]["rows"],
         "memory": found["memory"]["memory"],
     }
-    if not record["allocator"]["time"]["reuses_blocks"]:
+    if record["allocator"]["warm"]["most_page_faults"] > 100:
         say("This allocator does not keep freed blocks: page faults are part of the times.")
-    return record | {"bars": judge(record)}
+    noise = [measure_noise(record["rows"], threads) for threads in args.threads]
+    return record | {"bars": judge(record), "noise": noise}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -214,11 +214,11 @@ def main(arguments: Sequence[str]) -> None:
     p.add_argument("--cold", action="store_true", help="also time with the default allocator")
     p.add_argument("--no-compile", dest="compile", action="store_false")
     p.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    p.add_argument("--shape", type=int, nargs=4, default=[256, 64, 28, 28])
+    p.add_argument("--shape", type=int, nargs=4, default=[256, 64, 28, 28], help="channels: 64 k")
     p.add_argument("--out", type=Path, default=HERE / "results" / "cpu.json")
     p.add_argument("--part", choices=PROCESSES, help=argparse.SUPPRESS)
     args = p.parse_args(arguments)
-    args.seconds = 2.4 if args.quick else 12.0
+    args.seconds = 2.6 if args.quick else 13.0
     warnings.filterwarnings("ignore", "padenet runs on plain PyTorch", RuntimeWarning)
     if args.part:
         print(json.dumps(PROCESSES[args.part][1](args)))

@@ -11,9 +11,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -42,7 +42,8 @@ ALLOCATORS = {
 """Environment of a process, by what its glibc allocator does with a large block that is freed.
 
     warm        keeps it and hands it out again: no page faults after the first calls
-    default     gives it back to the system above 32 MB, so every large tensor is faulted in anew
+    default     gives it back to the system above 32 MB, so that the next one is faulted in anew,
+                and keeps smaller ones or not, depending on what came before
     returning   gives back every block above 64 KB at once: resident memory is what is alive
 """
 
@@ -59,6 +60,12 @@ def run_part(script: str, part: str, allocator: str, *arguments: str) -> Record:
     return json.loads(done.stdout)
 
 
+class Sample(NamedTuple):
+    wall: float
+    cpu: float
+    faults: float
+
+
 def count_faults() -> int:
     """Page faults of this process so far, in all threads."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt if resource else 0
@@ -72,29 +79,32 @@ def interleave(
     least: int = 3,
     synchronize: Callable[[], None] = lambda: None,
 ) -> dict[str, Record]:
-    """p20, p50 and p80 in ms of one call of each, measured in turns for about ``seconds``.
+    """Times in ms of one call of each, measured in turns for about ``seconds``.
 
     Every round visits the candidates in a new order and times two samples of each, of ``repeats``
     calls, after one that is not timed: each then meets its own caches and its own free blocks,
     whoever came before. Candidates far slower than the others sit out rounds, and ``least`` rounds
-    take place however long they last.
+    take place however long they last. p20, p50 and p80 are of wall time; ``cpu_p50`` is time on the
+    processor in all threads, which for one thread is free of what else the machine is doing.
     """
 
-    def sample(call: Callable[[], object]) -> tuple[float, float]:
-        faults, start = count_faults(), time.perf_counter_ns()
+    def sample(call: Callable[[], object]) -> Sample:
+        faults, busy, start = count_faults(), time.process_time_ns(), time.perf_counter_ns()
         for _ in range(repeats):
             call()
         synchronize()
-        ms = (time.perf_counter_ns() - start) * 1e-6
-        return ms / repeats, (count_faults() - faults) / repeats
+        wall = time.perf_counter_ns() - start
+        busy = time.process_time_ns() - busy
+        each = 1e-6 / repeats
+        return Sample(wall * each, busy * each, (count_faults() - faults) / repeats)
 
     for call in calls.values():
         sample(call)
-    cost = {name: min(sample(call)[0] for _ in range(2)) for name, call in calls.items()}
+    cost = {name: min(sample(call).wall for _ in range(2)) for name, call in calls.items()}
     typical = statistics.median(cost.values())
-    every = {name: min(5, max(1, round(c / typical / 4))) for name, c in cost.items()}
+    every = {name: min(5, max(1, round(c / typical / 2))) for name, c in cost.items()}
 
-    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
+    samples: dict[str, list[Sample]] = {name: [] for name in calls}
     names, shuffle, rounds = list(calls), random.Random(0).shuffle, 0
     deadline = time.monotonic() + seconds
     gc.collect()
@@ -112,22 +122,23 @@ def interleave(
     return {name: summarize(s) for name, s in samples.items()}
 
 
-def summarize(samples: list[tuple[float, float]]) -> Record:
-    times, faults = zip(*samples, strict=True)
-    tenths = statistics.quantiles(times, n=10, method="inclusive")
+def summarize(samples: list[Sample]) -> Record:
+    tenths = statistics.quantiles([s.wall for s in samples], n=10, method="inclusive")
     return {
         "p20": round(tenths[1], 6),
         "p50": round(tenths[4], 6),
         "p80": round(tenths[7], 6),
-        "samples": len(times),
-        "page_faults": round(statistics.median(faults), 1),
+        "cpu_p50": round(statistics.median(s.cpu for s in samples), 6),
+        "samples": len(samples),
+        "page_faults": round(statistics.median(s.faults for s in samples), 1),
     }
 
 
 def describe() -> Record:
     """Where and on what a record was made. No host names, no paths."""
+    changes = _git("status", "--porcelain", "--", ":/", ":!results")
     return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
@@ -139,9 +150,13 @@ def describe() -> Record:
         "padenet": padenet.__version__,
         "backends": {k: re.sub(r"\S*[/\\]\S+", "…", v) for k, v in padenet.backends().items()},
         "commit": _git("rev-parse", "HEAD"),
-        "dirty": _git("status", "--porcelain", "--", ":/", ":!results") != "",
-        "load": [round(v, 2) for v in os.getloadavg()] if hasattr(os, "getloadavg") else None,
+        "dirty": None if changes is None else changes != "",
     }
+
+
+def load() -> float | None:
+    """Processes that ran or waited over the last minute, where the system tells."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 def save(record: Record, path: Path) -> None:

@@ -5,10 +5,13 @@ out, to the byte; ``resident_peak`` counts the pages of the whole process, so it
 kernel takes from the system by itself, but needs Linux and an allocator that returns freed blocks.
 """
 
+import contextlib
 import json
+import os
 import re
+import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -18,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 
 def trace_peak(call: Callable[[], object]) -> int:
     """The most bytes of torch's CPU allocator alive at one time during the call."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
+    with _silent(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
         call()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
@@ -30,6 +33,20 @@ def trace_peak(call: Callable[[], object]) -> int:
         alive += step["args"]["Bytes"]
         peak = max(peak, alive)
     return peak
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Without what the profiler's library writes to the error stream whatever its log level."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def resident_peak(call: Callable[[], object]) -> int | None:

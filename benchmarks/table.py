@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from bars import BFLOAT16, BOTH, FLOAT32, FORWARD
+from bars import BFLOAT16, BOTH, FLOAT32, FORWARD, is_noisy
 from measure import Record
 
 MARKERS = ("<!-- cpu-table -->", "<!-- /cpu-table -->")
@@ -75,33 +75,47 @@ def times(record: Record, size: str, allocator: str, unit: str) -> str:
 
 
 def memory(record: Record) -> str:
-    """The largest over the thread counts, in units of the bytes of x."""
-    head = ["memory / x", "dtype", "work", "outputs", "peak of torch", "peak of process", "saved"]
-    groups: dict[tuple[str, str, str], list[Record]] = {}
+    """The larger of both peaks, and what is saved: the most over the thread counts."""
+    most: dict[str, dict[tuple[str, str], float]] = {}
     for row in record["memory"]:
-        groups.setdefault((row["candidate"], row["dtype"], row["work"]), []).append(row)
-    lines = []
-    for (name, dtype, work), rows in groups.items():
-        resident = [r["peak_resident"] for r in rows if r["peak_resident"] is not None]
-        peak = f"{max(resident):.2f}" if resident else "–"
-        traced = f"{max(r['peak_traced'] for r in rows):.2f}"
-        saved = f"{max(r['saved'] for r in rows):.2f}" if work == BOTH else ""
-        lines.append([name, SHORT[dtype], work, str(rows[0]["outputs"]), traced, peak, saved])
+        line = most.setdefault(row["candidate"], {})
+        peak = max(row["peak_traced"], row["peak_resident"] or 0)
+        for column, value in ((row["work"], peak), ("saved for backward", row["saved"])):
+            place = (row["dtype"], column)
+            line[place] = max(value, line.get(place, 0))
+    order = [(d, c) for d in SHORT for c in (FORWARD, BOTH, "saved for backward")]
+    columns = [c for c in order if all(c in line for line in most.values())]
+    head = ["memory, in sizes of x", *(f"{SHORT[dtype]} {column}" for dtype, column in columns)]
+    lines = [[name, *(f"{line[c]:.2f}" for c in columns)] for name, line in most.items()]
     return draw(head, lines)
 
 
 def bars(record: Record) -> str:
     counts = threads_of(record)
     cell = {(row["bar"], row["threads"]): row for row in record["bars"]}
-    lines = []
+    lines, failed = [], []
     for text in dict.fromkeys(row["bar"] for row in record["bars"]):
         line = [text, f"≤ {cell[text, counts[0]]['limit']:g}"]
         for threads in counts:
             row = cell[text, threads]
-            value = "not measured" if row["value"] is None else f"{row['value']:.2f}"
+            value = "not measured" if row["value"] is None else f"{row['value']:.3g}"
             line.append(f"{value} {'pass' if row['passed'] else '**fail**'}")
+            if threads == 1:
+                cpu = row.get("by_cpu_time")
+                line.append("" if cpu is None else f"{cpu:.3g}")
+            if not row["passed"] and row["where"]:
+                failed.append(f"{text}, {plural(threads)}: worst at {row['where']}")
         lines.append(line)
-    return draw(["bar", "limit", *map(plural, counts)], lines)
+    noise = [
+        f"{plural(n['threads'])}: spread (p80 - p20) / p50 {n['spread']:.0%}, {n['busy']:.2f} "
+        f"cores busy{' - **too noisy to judge by, run again on an idle machine**' * is_noisy(n)}"
+        for n in record["noise"]
+    ]
+    head = ["bar", "limit"]
+    for threads in counts:
+        head += [plural(threads)] + ["its CPU time"] * (threads == 1)
+    table = draw(head, lines)
+    return "\n\n".join([table, "\n".join(f"- {text}" for text in failed + noise)])
 
 
 PARTS: dict[str, Callable[[Record], str]] = {

@@ -3,12 +3,12 @@
 // The tensor is (outer, channels, inner) in memory and `groups` units share out the channels.
 //   long runs    A unit's elements lie in runs of channels/groups * inner elements. Runs are cut
 //                into strips with one set of coefficients.
-//   short runs   The units repeat with a period of channels * inner elements. A strip is a column
-//                of vectors one period (or enough periods to fill whole vectors) apart: every lane
-//                has a unit of its own.
-// A strip adds up to 256 vectors in the type of the data; the sums of strips are added in double.
-// The cut into tasks depends on the shape alone and each task has sums of its own, added in order
-// at the end: the same bits for any number of threads.
+//   short runs   The units repeat with a period of channels * inner elements. A strip is some rows
+//                of one period (or of enough periods to fill whole vectors), and every lane has a
+//                unit of its own.
+// Up to 256 vectors are added in the type of the data; then sums go on in double. The cut into
+// tasks depends on the shape alone and each task has sums of its own, added in order at the end:
+// the same bits for any number of threads.
 #include <cstdlib>
 
 #include "exact.h"
@@ -16,15 +16,14 @@
 
 namespace PADENET_ISA {
 
-constexpr int64_t STRIP = 256;            // vectors in a strip
-constexpr int64_t TASK = 1 << 15;         // elements in a task, at least
-constexpr int64_t TASKS = 256;            // at most
-constexpr int64_t TASK_SUMS = 1 << 20;    // doubles in the sums of all tasks, about at most
-constexpr int64_t TILE = TILE_;         // elements in a tile of columns, about
-constexpr int64_t FEWEST_ROWS = 16;       // in a tile
-constexpr int64_t WIDEST = 1 << 16;       // elements in a row of columns
+constexpr int64_t STRIP = 256;          // vectors in a strip, and in a sum before it is double
+constexpr int64_t TASK = 1 << 15;       // elements in a task, at least
+constexpr int64_t TASKS = 256;          // at most
+constexpr int64_t TASK_SUMS = 1 << 20;  // doubles in the sums of all tasks, about at most
+constexpr int64_t SHORT = 4;            // vectors that a long run has at least
+constexpr int64_t WIDEST = 1 << 16;     // elements in a row, at most
+constexpr int64_t FEWEST_ROWS = 16;     // in a task
 
-inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 inline int64_t common_multiple(int64_t a, int64_t b) {
@@ -65,70 +64,87 @@ struct Sweep {
   using Real = typename IO::Real;
   using V = Vec<Real>;
   static constexpr int W = Lanes<Real>::W;
-  using ForwardStrip = bool (*)(const Strip<IO>&);
-  using BackwardStrip = bool (*)(const Strip<IO>&, V*);
+
+  struct Strips {
+    bool (*forward)(const Strip<IO>&);
+    bool (*backward)(const Strip<IO>&, V*);
+    bool (*careful)(const Strip<IO>&, V*);
+  };
 
   const Problem& p;
-  ForwardStrip forward;
-  BackwardStrip backward;  // null: forward only
+  const Strips one, many;  // for strips with one set of coefficients, and with many
+  const bool backward;
+  const Keys keys;
+  const int64_t K;              // coefficients of a unit: a_0 .. a_m, d_0 .. d_n
+  const int64_t period, block;  // elements until the units repeat, and in a row with one unit
+  const bool lanes;             // short runs: a unit a lane
+  int64_t row = W;              // elements in a row; one vector where there is one unit
+  int64_t run, strip_length;    // elements between changes of the set, and in a strip
+  double* c = nullptr;          // (groups, K)
+  double limit = INFINITY;      // of |x|, for the strips
+  V* sets = nullptr;            // lanes: in panels, see Strip
+  double* sums = nullptr;       // (tasks, groups, K)
+  Elem repeated[W];             // dy where it is one number
 
-  int64_t K;               // coefficients of a unit: a_0 .. a_m, d_0 .. d_n
-  int64_t run, period, rows_apart, columns;
-  double* c = nullptr;     // (groups, K)
-  double* limits = nullptr;
-  V* lanes = nullptr;      // short runs: (columns, 2 K + 1): base, noise slope, limit
-  double* sums = nullptr;  // (tasks, groups, K)
-  Elem repeated[W];        // dy where it is one number
-  Keys keys;
+  Sweep(const Problem& problem, const Strips& with_one, const Strips& with_many, bool b)
+      : p(problem), one(with_one), many(with_many), backward(b), keys(p.key), K(p.m + p.n + 2),
+        period(p.channels * p.inner), block(p.channels / p.groups * p.inner),
+        lanes(p.groups > 1 && period && block < SHORT * W && common_multiple(period, W) <= WIDEST) {
+    if (lanes) row = common_multiple(period, W);
+    run = lanes ? p.numel() : block;
+    strip_length = lanes ? larger(1, STRIP * W / row) * row : STRIP * W;
+  }
+  ~Sweep() { free(c), free(sets), free(sums); }
 
-  Sweep(const Problem& problem, ForwardStrip f, BackwardStrip b)
-      : p(problem), forward(f), backward(b), K(p.m + p.n + 2), keys(p.key) {
-    run = p.channels / p.groups * p.inner;
-    period = p.channels * p.inner;
-    rows_apart = common_multiple(period, W);
-    columns = (smaller(rows_apart, p.numel()) + W - 1) / W;
+  int64_t columns() const { return row / W; }
+  int64_t set_at(int64_t j) const { return place(j, 2 * K, columns()); }
+  int64_t sum_at(int64_t j) const { return place(j, K, columns()); }
+  // Vectors in all panels of sets with `vectors` vectors each.
+  int64_t panels(int64_t vectors) const {
+    return (columns() + PANEL - 1) / PANEL * vectors * pitch_of(columns());
   }
-  ~Sweep() {
-    free(c), free(limits), free(lanes), free(sums);
-  }
-
-  // Set-up costs a strip about as much as a few of its vectors: the longer strips win.
-  bool long_runs() const {
-    return p.groups == 1 || rows_apart > WIDEST || run >= smaller(rows_a_tile(), rows()) * W;
-  }
-  int64_t group_at(int64_t offset) const { return offset % period / run; }
+  int64_t group_at(int64_t offset) const { return offset % period / block; }
 
   bool go() {
+    if (!p.numel()) return nothing();
     c = allocate<double>(p.groups * K);
-    limits = allocate<double>(p.groups);
-    if (!c || !limits) return false;
+    if (!c) return false;
     read_coefficients();
-    if (!long_runs()) {
-      lanes = allocate<V>(columns * (2 * K + 1));
-      if (!lanes) return false;
-      for (int64_t i = 0; i < columns; i++) set_lanes(lanes + i * (2 * K + 1), i * W);
+    if (lanes) {
+      sets = allocate<V>(panels(2 * K));
+      if (!sets) return false;
+      for (int64_t j = 0; j < columns(); j++) set_lanes(sets + set_at(j), j * W);
     }
     if (p.dy_is_one_number)
       for (int i = 0; i < W; i++) repeated[i] = static_cast<const Elem*>(p.dy)[0];
 
-    const int64_t pieces = long_runs() ? p.outer * p.groups * strips_a_run() : tiles();
+    const int64_t pieces = p.numel() / run * strips_a_run();
     int64_t tasks = smaller(larger(p.numel() / TASK, 1), smaller(TASKS, pieces));
-    if (backward) tasks = larger(1, smaller(tasks, TASK_SUMS / (p.groups * K)));
     if (backward) {
+      tasks = larger(1, smaller(tasks, TASK_SUMS / (p.groups * K)));
+      if (lanes) tasks = larger(1, smaller(tasks, p.numel() / row / FEWEST_ROWS));
       sums = allocate<double>(tasks * p.groups * K);
       if (!sums) return false;
       memset(sums, 0, tasks * p.groups * K * sizeof(double));
     }
-    const int threads = (int)(tasks == 1 ? 1 : smaller(p.threads, tasks));
+    bool failed = false;
+    const int threads = (int)smaller(p.threads, tasks);
     (void)threads;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1)
-    for (int64_t t = 0; t < tasks; t++) {
-      double* own = sums + t * p.groups * K;
-      const int64_t first = pieces * t / tasks, last = pieces * (t + 1) / tasks;
-      if (long_runs()) do_runs(first, last, own);
-      else do_tiles(first, last, own);
-    }
-    if (backward) finish(tasks);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1) \
+    reduction(|| : failed)
+    for (int64_t t = 0; t < tasks; t++)
+      failed |= !task(pieces * t / tasks, pieces * (t + 1) / tasks, sums + t * p.groups * K);
+    if (backward && !failed) finish(tasks);
+    return !failed;
+  }
+
+  // No elements, no gradient.
+  bool nothing() const {
+    const int64_t constant = p.form == OFFSET;
+    for (int64_t i = 0; backward && i < p.groups * (p.m + 1); i++)
+      write(p.da, p.coefficient_dtype, i, 0);
+    for (int64_t i = 0; backward && i < p.groups * (p.n + constant); i++)
+      write(p.db, p.coefficient_dtype, i, 0);
     return true;
   }
 
@@ -145,24 +161,23 @@ struct Sweep {
         if (p.form == ABS_TERMS) d[k] = std::fabs(d[k]);
       }
       const int room = sizeof(Real) == 4 ? 60 : 480;
-      limits[g] = direct_limit(u, p, p.noise ? room - 1 : room);
+      const double own = direct_limit(u, p, p.noise ? room - 1 : room);
+      if (own < limit) limit = own;
     }
   }
 
-  // Base, noise slope and limit of the W units at `offset`.
-  void set_lanes(V* v, int64_t offset) {
+  // Base and noise slope of the W units at `offset`.
+  void set_lanes(V* v, int64_t offset) const {
+    const int pitch = pitch_of(columns());
     for (int i = 0; i < W; i++) {
       const int64_t g = group_at(offset + i);
       for (int64_t k = 0; k < K; k++) {
         const double u = c[g * K + k];
-        v[k][i] = (Real)(p.noise ? noise_base(u, p.alpha) : u);
-        v[K + k][i] = (Real)noise_slope(u, p.alpha);
+        v[k * pitch][i] = (Real)(p.noise ? noise_base(u, p.alpha) : u);
+        v[(K + k) * pitch][i] = (Real)noise_slope(u, p.alpha);
       }
-      v[2 * K][i] = (Real)limits[g];
     }
   }
-
-  int64_t strips_a_run() const { return (run + STRIP * W - 1) / (STRIP * W); }
 
   // The same where all lanes belong to unit g.
   void set_all(V* v, int64_t g) const {
@@ -171,111 +186,103 @@ struct Sweep {
       v[k] = broadcast<Real>((Real)(p.noise ? noise_base(u, p.alpha) : u));
       if (p.noise) v[K + k] = broadcast<Real>((Real)noise_slope(u, p.alpha));
     }
-    v[2 * K] = broadcast<Real>((Real)limits[g]);
   }
 
-  void do_runs(int64_t first, int64_t last, double* own) {
-    V v[2 * MAX_COEFFICIENTS + 1];
-    int64_t set = -1;
+  int64_t strips_a_run() const { return (run + strip_length - 1) / strip_length; }
+
+  // Strips first .. last - 1, their sums added to own (groups, K).
+  bool task(int64_t first, int64_t last, double* own) const {
+    V shared[2 * MAX_COEFFICIENTS], few[MAX_COEFFICIENTS];
+    V* total = few;
+    if (lanes && backward && !(total = allocate<V>(panels(K)))) return false;
+    clear(total);
+    int64_t set = -1, rows = 0;
     for (int64_t i = first; i < last; i++) {
       const int64_t r = i / strips_a_run(), part = i % strips_a_run(), g = r % p.groups;
-      if (g != set) set_all(v, g), set = g;
-      const int64_t begin = r * run + part * STRIP * W;
-      const int64_t length = smaller(STRIP * W, (r + 1) * run - begin);
-      do_strip(begin, length / W, W, v, own);
-      if (length % W) do_tail(begin + length / W * W, length % W, v, own);
+      const int64_t begin = r * run + part * strip_length;
+      const int64_t length = smaller(strip_length, (r + 1) * run - begin), rest = length % W;
+      if (!lanes && g != set) set_all(shared, g), set = g;
+
+      Strip<IO> s = strip(begin, length / W, lanes ? sets : shared);
+      if (s.count) compute(s, W, total, own);
+      if (rest) tail(begin + length - rest, rest, lanes ? length / W % columns() : 0, s, total, own);
+      rows += strip_length / row;
+      if (backward && (!lanes || rows + strip_length / row > STRIP || i + 1 == last))
+        add(total, begin, own), clear(total), rows = 0;
     }
+    if (total != few) free(total);
+    return true;
   }
 
-  int64_t rows() const { return (p.numel() + rows_apart - 1) / rows_apart; }
-  int64_t rows_a_tile() const { return smaller(STRIP, larger(FEWEST_ROWS, TILE / rows_apart)); }
-  int64_t tiles() const { return (rows() + rows_a_tile() - 1) / rows_a_tile(); }
-
-  void do_tiles(int64_t first, int64_t last, double* own) {
-    for (int64_t i = first; i < last; i++) {
-      const int64_t top = i * rows_a_tile() * rows_apart;
-      for (int64_t j = 0; j < columns; j++) {
-        const V* v = lanes + j * (2 * K + 1);
-        const int64_t begin = top + j * W, left = p.numel() - begin;
-        if (left <= 0) break;
-        // vectors that lie wholly inside the tensor, and perhaps one that does not
-        const int64_t whole = left < W ? 0 : (left - W) / rows_apart + 1;
-        const int64_t rows = smaller(rows_a_tile(), whole);
-        do_strip(begin, rows, rows_apart, v, own);
-        const int64_t rest = left - rows * rows_apart;
-        if (rows < rows_a_tile() && rest > 0) do_tail(begin + rows * rows_apart, rest, v, own);
-      }
-    }
+  void clear(V* total) const {
+    if (backward)
+      for (int64_t i = 0; i < panels(K); i++) total[i] = V{};
   }
 
-  Strip<IO> strip(int64_t begin, int64_t count, int64_t step, const V* v) const {
+  Strip<IO> strip(int64_t begin, int64_t count, const V* v) const {
     const Elem* x = static_cast<const Elem*>(p.x) + begin;
+    const Elem* dy = static_cast<const Elem*>(p.dy) + begin;
     Elem* out = static_cast<Elem*>(p.out) + begin;
-    const Elem* dy = p.dy_is_one_number || !p.dy ? repeated : static_cast<const Elem*>(p.dy) + begin;
-    const int64_t dy_step = p.dy_is_one_number ? 0 : step;
-    const int64_t ahead = step == W ? 0 : rows_a_tile() * step;
-    return {x, dy, out, count, step, dy_step, ahead, (uint64_t)begin, v, v + K, v[2 * K], &p, &keys};
-  }
-
-  void do_strip(int64_t begin, int64_t count, int64_t step, const V* v, double* own) {
-    if (count) compute(strip(begin, count, step, v), W, own);
+    const bool same = p.dy_is_one_number;
+    return {x, same ? repeated : dy, out, count, same ? 0 : W, columns(),
+            broadcast<Real>((Real)limit), v, (uint64_t)begin, &p, &keys};
   }
 
   // The last `length` < W elements, through vectors filled up with zeros, which add nothing.
-  void do_tail(int64_t begin, int64_t length, const V* v, double* own) {
+  void tail(int64_t begin, int64_t length, int64_t column, Strip<IO> s, V* total,
+            double* own) const {
     Elem x[W] = {}, dy[W] = {}, out[W];
-    Strip<IO> s = strip(begin, 1, W, v);
-    memcpy(x, s.x, length * sizeof(Elem));
-    if (backward) memcpy(dy, s.dy, length * sizeof(Elem));
-    Elem* target = s.out;
-    s.x = x, s.dy = dy, s.out = out, s.dy_step = W;
-    compute(s, (int)length, own);
-    memcpy(target, out, length * sizeof(Elem));
+    const Strip<IO> there = strip(begin, 1, nullptr);
+    memcpy(x, there.x, length * sizeof(Elem));
+    if (backward) memcpy(dy, there.dy, length * sizeof(Elem));
+    s.x = x, s.dy = dy, s.out = out, s.dy_step = W, s.count = 1, s.offset = begin;
+    s.sets += set_at(column);
+    compute(s, (int)length, total + sum_at(column), own);
+    memcpy(there.out, out, length * sizeof(Elem));
   }
 
-  void compute(const Strip<IO>& s, int used, double* own) {
+  void compute(const Strip<IO>& s, int used, V* total, double* own) const {
+    const Strips& strips = s.columns > 1 ? many : one;
     if (!backward) {
-      if (forward(s)) redo_forward(s, used);
-      return;
+      if (strips.forward(s)) redo_forward(s, used);
+    } else {
+      if (!strips.backward(s, total)) return;
+      if (strips.careful != strips.backward) strips.careful(s, total);
+      redo_backward(s, used, own);
     }
-    V total[MAX_COEFFICIENTS];
-    for (int64_t k = 0; k < K; k++) total[k] = V{};
-    if (backward(s, total)) {
-      for (int64_t k = 0; k < K; k++) total[k] = V{};
-      redo_backward(s, used, total, own);
-    }
-    add(total, s.offset, own);
   }
 
-  void add(const V* total, uint64_t offset, double* own) const {
-    if (long_runs()) {
+  void add(const V* total, int64_t offset, double* own) const {
+    if (!lanes) {
       double* to = own + group_at(offset) * K;
       for (int64_t k = 0; k < K; k++) {
         double sum = 0;
         for (int i = 0; i < W; i++) sum += total[k][i];
         to[k] += sum;
       }
-    } else {
-      for (int i = 0; i < W; i++) {
-        double* to = own + group_at(offset + i) * K;
-        for (int64_t k = 0; k < K; k++) to[k] += total[k][i];
-      }
+      return;
     }
+    for (int64_t j = 0; j < columns(); j++)
+      for (int i = 0; i < W; i++) {
+        double* to = own + group_at(j * W + i) * K;
+        const V* from = total + sum_at(j);
+        for (int64_t k = 0; k < K; k++) to[k] += from[k * pitch_of(columns())][i];
+      }
   }
 
-  bool is_far(double x, int64_t g) const { return std::fabs(x) > limits[g]; }
+  bool is_far(double x) const { return std::fabs(x) > limit; }
 
   // The coefficients that the element at `offset` sees.
   void coefficients_at(int64_t offset, double* u) const {
     const double* base = c + group_at(offset) * K;
     for (int64_t k = 0; k < K; k++) u[k] = base[k];
     if (!p.noise) return;
-    typename Lanes<double>::U words[4];
+    Lanes<double>::U words[4];
     const int64_t count = K - (p.form != OFFSET);
     for (int64_t i = 0; i < count; i++) {
       if (i % A_DRAW == 0) draw(p, keys, offset, (int)(i / A_DRAW), words);
       const int64_t k = i <= p.m || p.form == OFFSET ? i : i + 1;
-      u[k] = noise<double>(words, i % A_DRAW)[0] * noise_slope(u[k], p.alpha) +
+      u[k] = noise(words, (int)(i % A_DRAW))[0] * noise_slope(u[k], p.alpha) +
              noise_base(u[k], p.alpha);
     }
   }
@@ -283,38 +290,24 @@ struct Sweep {
   void redo_forward(const Strip<IO>& s, int used) const {
     double u[MAX_COEFFICIENTS];
     for (int64_t i = 0; i < s.count; i++)
-      for (int l = 0; l < used; l++) {
-        const int64_t at = i * s.step + l, offset = s.offset + at;
+      for (int64_t at = i * W; at < i * W + used; at++) {
         const double x = IO::get(s.x[at]);
-        if (!is_far(x, group_at(offset))) continue;
-        coefficients_at(offset, u);
+        if (!is_far(x)) continue;
+        coefficients_at(s.offset + at, u);
         s.out[at] = IO::put(exact_forward(x, u, p));
       }
   }
 
-  // Vector by vector, with zeros in the place of far elements; then those, one at a time.
-  void redo_backward(const Strip<IO>& s, int used, V* total, double* own) const {
+  void redo_backward(const Strip<IO>& s, int used, double* own) const {
     double u[MAX_COEFFICIENTS];
-    for (int64_t i = 0; i < s.count; i++) {
-      Elem x[W] = {}, dy[W] = {}, out[W];
+    for (int64_t i = 0; i < s.count; i++)
       for (int l = 0; l < used; l++) {
-        const int64_t at = i * s.step + l;
-        if (is_far(IO::get(s.x[at]), group_at(s.offset + at))) continue;
-        x[l] = s.x[at], dy[l] = s.dy[i * s.dy_step + l];
+        const double x = IO::get(s.x[i * W + l]), dy = IO::get(s.dy[i * s.dy_step + l]);
+        if (!is_far(x)) continue;
+        const int64_t offset = s.offset + i * W + l;
+        coefficients_at(offset, u);
+        s.out[i * W + l] = IO::put(exact_backward(dy, x, u, p, own + group_at(offset) * K));
       }
-      Strip<IO> one = s;
-      one.x = x, one.dy = dy, one.out = out, one.count = 1, one.offset = s.offset + i * s.step;
-      backward(one, total);
-      for (int l = 0; l < used; l++) {
-        const int64_t at = i * s.step + l, offset = s.offset + at;
-        const double xl = IO::get(s.x[at]), g = IO::get(s.dy[i * s.dy_step + l]);
-        if (is_far(xl, group_at(offset))) {
-          coefficients_at(offset, u);
-          out[l] = IO::put(exact_backward(g, xl, u, p, own + group_at(offset) * K));
-        }
-        s.out[at] = out[l];
-      }
-    }
   }
 
   void finish(int64_t tasks) const {
@@ -336,40 +329,54 @@ struct Sweep {
   }
 };
 
-template <class IO, int FORM, int M, int N, bool NOISE>
-bool sweep(const Problem& p, bool backward) {
-  return Sweep<IO>(p, forward_strip<IO, FORM, M, N, NOISE>,
-                   backward ? backward_strip<IO, FORM, M, N, NOISE> : nullptr)
+template <class IO, int FORM, int M, int N, bool NOISE, int PITCH>
+typename Sweep<IO>::Strips strips() {
+  return {forward_strip<IO, FORM, M, N, NOISE, PITCH>,
+          backward_strip<IO, FORM, M, N, NOISE, PITCH, (PITCH > 1)>,
+          backward_strip<IO, FORM, M, N, NOISE, PITCH, true>};
+}
+
+// The degrees of the paper are compiled in, in float32; others are read at run time.
+template <class IO, int FORM>
+bool paper_degrees(const Problem& p, bool backward) {
+  if (p.noise)
+    return Sweep<IO>(p, strips<IO, FORM, 5, 4, true, 1>(), strips<IO, -1, -1, -1, true, PITCHED>(),
+                     backward)
+        .go();
+  return Sweep<IO>(p, strips<IO, FORM, 5, 4, false, 1>(), strips<IO, FORM, 5, 4, false, PITCHED>(),
+                   backward)
       .go();
 }
 
-// The degrees of the paper are compiled in; noise in float64 and other degrees are not.
-template <class IO, int FORM>
-bool by_degrees(const Problem& p, bool backward) {
-  constexpr bool single = sizeof(typename IO::Real) == 4;
-  if (single && p.m == 5 && p.n == 4)
-    return p.noise ? sweep<IO, FORM, 5, 4, true>(p, backward)
-                   : sweep<IO, FORM, 5, 4, false>(p, backward);
-  return p.noise ? sweep<IO, FORM, -1, -1, true>(p, backward)
-                 : sweep<IO, FORM, -1, -1, false>(p, backward);
+template <class IO>
+bool any_degrees(const Problem& p, bool backward) {
+  if (p.noise)
+    return Sweep<IO>(p, strips<IO, -1, -1, -1, true, 1>(), strips<IO, -1, -1, -1, true, PITCHED>(),
+                     backward)
+        .go();
+  return Sweep<IO>(p, strips<IO, -1, -1, -1, false, 1>(), strips<IO, -1, -1, -1, false, PITCHED>(),
+                   backward)
+      .go();
 }
 
 template <class IO>
-bool by_form(const Problem& p, bool backward) {
-  switch (p.form) {
-    case SAFE: return by_degrees<IO, SAFE>(p, backward);
-    case ABS_TERMS: return by_degrees<IO, ABS_TERMS>(p, backward);
-    case FREE: return by_degrees<IO, FREE>(p, backward);
-    default: return by_degrees<IO, OFFSET>(p, backward);
-  }
+bool by_degrees(const Problem& p, bool backward) {
+  if constexpr (sizeof(typename IO::Real) == 4)
+    if (p.m == 5 && p.n == 4) switch (p.form) {
+        case SAFE: return paper_degrees<IO, SAFE>(p, backward);
+        case ABS_TERMS: return paper_degrees<IO, ABS_TERMS>(p, backward);
+        case FREE: return paper_degrees<IO, FREE>(p, backward);
+        default: return paper_degrees<IO, OFFSET>(p, backward);
+      }
+  return any_degrees<IO>(p, backward);
 }
 
 bool run(const Problem& p, bool backward) {
   switch (p.dtype) {
-    case F32: return by_form<AsF32>(p, backward);
-    case F64: return by_form<AsF64>(p, backward);
-    case BF16: return by_form<AsBF16>(p, backward);
-    default: return by_form<AsF16>(p, backward);
+    case F32: return by_degrees<AsF32>(p, backward);
+    case F64: return by_degrees<AsF64>(p, backward);
+    case BF16: return by_degrees<AsBF16>(p, backward);
+    default: return by_degrees<AsF16>(p, backward);
   }
 }
 

@@ -62,6 +62,17 @@ inline Vec<Real> times_sign(Vec<Real> v, Vec<Real> s) {
   return (Vec<Real>)((I)((I)v ^ ((I)s & Lanes<Real>::SIGN)) & (I)(s != Vec<Real>{}));
 }
 
+// v itself, but the compiler may not fuse the operation that made it with the next one.
+template <class V>
+inline V keep(V v) {
+#if defined(__x86_64__)
+  asm("" : "+v"(v));
+#elif defined(__aarch64__)
+  asm("" : "+w"(v));
+#endif
+  return v;
+}
+
 inline float bits_to_float(uint32_t u) {
   float f;
   memcpy(&f, &u, 4);

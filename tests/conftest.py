@@ -1,5 +1,7 @@
 """Shared fixtures: a seeded generator, poisoned memory, and each backend in turn."""
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -47,18 +49,28 @@ def gen():
     return torch.Generator().manual_seed(0)
 
 
-@pytest.fixture(params=["native", "reference"])
-def backend(request, monkeypatch):
-    """The test runs once on the C++ kernel and once on plain PyTorch."""
-    if request.param == "reference":
-        monkeypatch.setattr(functional, "pick", lambda x, a, b: reference)
-    elif reason := native.missing():
+@contextmanager
+def running_on(name):
+    """``rational`` on the C++ kernel, or on plain PyTorch as where there is no kernel."""
+    if name == "native" and (reason := native.missing()):
         pytest.skip(f"no native kernel: {reason}")
-    return request.param
+    with pytest.MonkeyPatch.context() as patch:
+        if name == "reference":
+            patch.setattr(functional, "pick", lambda x, a, b: reference)
+        yield name
 
 
-@pytest.fixture
-def restore_threads():
+@pytest.fixture(params=["native", "reference"])
+def backend(request):
+    """The test runs once on each backend."""
+    with running_on(request.param) as name:
+        yield name
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Test processes share the cores among them; a test about threads sets its own number."""
     threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)

@@ -1,7 +1,7 @@
 r"""What ``rational`` should return, and how far from it the roundings of a kernel may lead.
 
 The formulas stand here once, over numpy arrays of float64 (to judge float32 and narrower types) or
-of mpmath numbers (200 digits and any exponent: to judge float64, and arguments whose powers
+of mpmath numbers (60 digits and any exponent: to judge float64, and arguments whose powers
 overflow). Infinity is 2^(2^20) there, so that what comes out is the limit.
 
 Each number is carried as ``Near(v, e)``: its exact value, and a bound on the error of any sensible
@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 MP = mpmath.mp.clone()
-MP.dps = 200
+MP.dps = 60
 INFINITY = MP.mpf(2) ** 2**20
 CHUNK = 256  # additions in the compute dtype, one after the other
 ROOM = {torch.float32: 2.0**60, torch.float64: 2.0**480}  # powers are not let grow beyond this
@@ -58,61 +58,66 @@ class Near:
         return Near(v, np.where(low > 0, e, np.inf))
 
 
-def exact(dy, x, a, b, *, form="safe", q=1.0, channel_dim=1, digits="float64"):
-    """``y, dx, da, db`` of ``rational``, a ``Near`` each. ``digits``: "float64" or "mpmath"."""
-    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    g, z = _array(dy, digits), _array(x, digits)
-    dim = channel_dim if a.ndim == 2 else None
-    spread = [_spread(_array(c, digits), z, dim) for c in (a, b)]
-    unit = _Unit(z, *spread, form, q, dtype)
-
-    g = Near(g, 0 * g)
-    da = [unit.weigh(g, w, j) for j, w in enumerate(unit.da())]
-    db = [unit.weigh(g, w, k) for k, w in enumerate(unit.db(), int(form != "offset"))]
-    da, db = (_sums(w, c, dim, unit.u) for w, c in ((da, a), (db, b)))
-    return unit.F, unit.weigh(g, unit.slope, 0), da, db
+def exact(dy, x, a, b, **options):
+    """``y, dx, da, db`` of ``rational``, a ``Near`` each."""
+    unit = Exact(x, a, b, **options)
+    return unit.y, *unit.gradients(dy)
 
 
-class _Unit:
-    """F and its derivatives at each element of ``x``."""
+class Exact:
+    """F and its derivatives at each element of ``x``. ``digits`` is "float64" or "mpmath"."""
 
-    def __init__(self, x, a, b, form, q, dtype):
+    def __init__(self, x, a, b, *, form="safe", q=1.0, channel_dim=1, digits="float64"):
+        dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
         info = torch.finfo(dtype)
         self.u, self.eta, self.room = info.eps / 2, info.smallest_normal * info.eps, ROOM[dtype]
-        self.x, self.z, self.b, self.form = x, abs(x), b, form
-        self.floor = 0 if form == "free" else q / 2
-        d = [0 * x] * (form != "offset") + [abs(c) if form == "abs_terms" else c for c in b]
-        self.m, n = len(a) - 1, len(d) - 1
+        self.form, self.digits, self.shapes = form, digits, (a.shape, b.shape)
+        self.dim = channel_dim if a.ndim == 2 else None
+        self.x = x = _array(x, digits)
+        self.z = abs(x)
+        a, self.b = (_spread(_array(c, digits), x, self.dim) for c in (a, b))
+
+        d = [0 * x] * (form != "offset") + [abs(c) if form == "abs_terms" else c for c in self.b]
+        m, n = len(a) - 1, len(d) - 1
         # where 1/z may be used: its own rounding, up to 4 u where it is subnormal
-        far = self.z > self.room ** (0.5 / max(self.m, n, 1))
+        far = self.z > self.room ** (0.5 / max(m, n, 1))
         self.tau = np.where(far, np.clip(self.eta / 2 / self.u * self.z, 1, 4), 0)
-        self.roundings = 6 + far * (1 + self.tau) * (self.m + 2 * n)  # with powers multiplied back
+        self.roundings = 6 + far * (1 + self.tau) * (m + 2 * n)  # with powers multiplied back
 
         inner = self.z if form == "abs_terms" else x
         P, dP = self._polynomial(a, x), self._polynomial(_derived(a), x)
         A, dA = self._polynomial(d, inner), self._polynomial(_derived(d), inner)
+        one = Near(0 * x + 1, 0 * x)
+        self.s = one if form in ("free", "abs_terms") else _sign(A)
+        e = A.e + self.u * ((1 + self.tau) * n + 2) * (q + abs(A.v) + A.e)
+        self.Q, self.floor = Near(q + self.s.v * A.v, e), 0 if form == "free" else q / 2
+        self.y = self._round(P.over(self.Q, self.floor))
 
-        self.s = Near(0 * x + 1, 0 * x) if form in ("free", "abs_terms") else _sign(A)
-        Q = self.s.v * A.v + q
-        self.Q = Near(Q, A.e + self.u * ((1 + self.tau) * n + 2) * (q + abs(A.v) + A.e))
-        self.F = self._round(P.over(self.Q, self.floor))
         s = Near(np.sign(x), 0 * x) if form == "abs_terms" else self.s
-        self.slope = self._over_Q(dP - self._round(s * dA * self.F))
+        self.slope = self._over_Q(dP - self._round(s * dA * self.y))
+        self.da = [self._over_Q(self._power(x, j)) for j in range(m + 1)]
+        self.db = [self._db(k, c) for k, c in enumerate(self.b, int(form != "offset"))]
 
-    def da(self):
-        return [self._over_Q(self._power(self.x, j)) for j in range(self.m + 1)]
+    def _db(self, k, c):
+        s, power = self.s, self._power(self.x, k)
+        if self.form == "abs_terms":
+            s, power = Near(np.sign(c) + 0 * self.x, 0 * self.x), self._power(self.z, k)
+        w = self._round(s * power * self._over_Q(self.y))
+        return Near(-w.v, w.e)
 
-    def db(self):
-        F_over_Q = self._over_Q(self.F)
-        for k, c in enumerate(self.b, self.form != "offset"):
-            if self.form == "abs_terms":
-                s, power = Near(np.sign(c) + 0 * self.x, 0 * self.x), self._power(self.z, k)
-            else:
-                s, power = self.s, self._power(self.x, k)
-            w = self._round(s * power * F_over_Q)
-            yield Near(-w.v, w.e)
+    def gradients(self, dy):
+        """``dx``, and ``da``, ``db`` summed over the elements that share a coefficient."""
+        dy = _array(dy, self.digits)
+        g = Near(dy, 0 * dy)
+        da = [self._weigh(g, w, j) for j, w in enumerate(self.da)]
+        db = [self._weigh(g, w, k) for k, w in enumerate(self.db, int(self.form != "offset"))]
+        sums = (
+            _sums(w, shape, self.dim, self.u)
+            for w, shape in zip((da, db), self.shapes, strict=True)
+        )
+        return self._weigh(g, self.slope, 0), *sums
 
-    def weigh(self, g, w, power):
+    def _weigh(self, g, w, power):
         """``g w``; the factors without the power of z may underflow before it lifts them again."""
         out = self._round(g * w)
         return Near(out.v, out.e + self.eta * np.minimum(self.z**power, self.room))
@@ -166,9 +171,9 @@ def _spread(c, x, dim):
     return [np.repeat(v, x.shape[dim] // len(v)).reshape(shape) for v in c.T]
 
 
-def _sums(weights, like, dim, u):
+def _sums(weights, shape, dim, u):
     """Every weight summed over the elements of each group, in the shape of the coefficients."""
-    groups = like.shape[0] if like.ndim == 2 else 1
+    groups = shape[0] if len(shape) == 2 else 1
     out = Near(np.zeros((groups, len(weights)), object), np.zeros((groups, len(weights)), object))
     for i, w in enumerate(weights):
         v, e = (np.moveaxis(t, dim or 0, 0) if t.ndim else t for t in (w.v, w.e))
@@ -177,7 +182,7 @@ def _sums(weights, like, dim, u):
         roundings = u * min(CHUNK, count) + torch.finfo(torch.float64).eps * count / CHUNK
         out.v[:, i] = v.sum(1)
         out.e[:, i] = e.sum(1) + roundings * (abs(v) + e).sum(1)
-    return Near(*(t.reshape(like.shape) for t in (out.v, out.e)))
+    return Near(*(t.reshape(shape) for t in (out.v, out.e)))
 
 
 def excess(got, want):
@@ -186,7 +191,8 @@ def excess(got, want):
     Infinity is right where the exact value may overflow, and nowhere else.
     """
     info = torch.finfo(got.dtype)
-    overflow = MP.mpf(info.max) * (1 + MP.mpf(info.eps) / 4)  # from here on, rounds to infinity
+    number = MP.mpf if np.asarray(want.v).dtype == object else float
+    overflow = number(info.max) * (1 + info.eps / 4)  # from here on, rounds to infinity
     size = abs(want.v) + want.e
     bound = want.e + size * (info.eps / 2) + info.smallest_normal * info.eps / 2
     values = got.detach().double().numpy()

@@ -2,9 +2,11 @@
 
 Three ways lead through it, and all give the same numbers:
 
-    eager, torch.compile    ``_Rational``: a kernel forward and a kernel backward
-    torch.func, dual level  ``_Transformable``: hand-derived, in operations torch can transform
-    export, tracing, modes  the plain formula, which every tool can read
+    eager, torch.compile     ``_Rational``: kernels, or where torch looks on (modes, subclasses)
+                             the same in plain operations
+    torch.func, dual level   ``_Transformable``: hand-derived, in operations torch can transform
+    export, jit.trace,       the plain formula, which every tool can read
+    torch.func in a compile
 """
 
 from types import ModuleType
@@ -18,7 +20,8 @@ from padenet.kernels import native, pick
 from padenet.spec import FORMS, Spec
 from padenet.tracing import is_plain, is_transforming
 
-native.missing._dynamo_marked_constant = True  # torch.compile asks it once and keeps the answer
+# torch.compile asks once, while it traces, and keeps the answer.
+native.missing._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -59,15 +62,14 @@ def apply(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Te
     """``rational`` with noise of half width ``spec.alpha`` drawn from ``key``."""
     check(x, a, b, spec)
     if is_plain(x, a, b):
-        return _Rational.apply(x, a, b, key, spec, pick(x, a, b))
-    if torch.compiler.is_compiling():
-        if torch.compiler.is_exporting() or is_transforming():
-            return reference.forward(x, a, b, key, spec)
-        backend = reference if native.refuses(x, a, b) else native
-        return _Rational.apply(x, a, b, key, spec, backend)
-    if is_transforming():
+        return _apply_to_plain(x, a, b, key, spec, pick(x, a, b))
+    compiling = torch.compiler.is_compiling()
+    if is_transforming() and not compiling:
         return _Transformable.apply(x, a, b, key, spec)
-    return reference.forward(x, a, b, key, spec)
+    if is_transforming() or torch.compiler.is_exporting() or torch.jit.is_tracing():
+        return reference.forward(x, a, b, key, spec)
+    kernel = compiling and native.refuses(x, a, b) is None
+    return _Rational.apply(x, a, b, key, spec, native if kernel else reference)
 
 
 class _Rational(torch.autograd.Function):
@@ -89,9 +91,13 @@ class _Rational(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, a, b, key = ctx.saved_tensors
         backend = ctx.backend
-        if not torch.compiler.is_compiling() and (torch.is_grad_enabled() or not is_plain(dy)):
-            backend = reference  # a derivative of this derivative may follow
+        if torch.is_grad_enabled() or not is_plain(dy):  # a derivative of this one may follow
+            backend = backend if torch.compiler.is_compiling() else reference
         return *backend.backward(dy, x, a, b, key, ctx.spec), None, None, None
+
+
+# torch's own ``apply``, without the search for transforms in Python around it.
+_apply_to_plain = super(torch.autograd.Function, _Rational).apply
 
 
 class _Transformable(torch.autograd.Function):
@@ -162,9 +168,9 @@ def check_spec(spec: Spec) -> None:
 
 def check_shapes(a: Tensor, b: Tensor, spec: Spec) -> None:
     dims = a.dim()
-    if dims == b.dim() and (dims == 1 or (dims == 2 and a.size(0) == b.size(0))):
-        if a.numel() and (b.numel() or spec.form != "offset"):
-            return
+    same = dims == b.dim() and (dims == 1 or (dims == 2 and a.size(0) == b.size(0)))
+    if same and a.numel() and (b.numel() or spec.form != "offset"):
+        return
     columns = "n + 1" if spec.constant else "n"
     raise ValueError(
         f"coefficients must be a: (m + 1,) and b: ({columns},), or with groups (groups, m + 1) "

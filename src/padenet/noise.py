@@ -22,11 +22,11 @@ A_DRAW = 10
 _MASK = 0xFFFFFFFF
 
 
-def philox(key: Tensor, counter: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def philox(key: Tensor, counter: tuple[Tensor, ...], rounds: int = ROUNDS) -> tuple[Tensor, ...]:
     """Four 32-bit words, as int64, of ``key`` (int64) and four 32-bit counter words (int64)."""
     k0, k1 = key & _MASK, (key >> 32) & _MASK
     c0, c1, c2, c3 = counter
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
         c0, c1, c2, c3 = (
             ((p1 >> 32) & _MASK) ^ c1 ^ k0,

@@ -93,7 +93,7 @@ class _Unit:
         self.dtype = compute_dtype(x)
         self.groups = a.shape[0] if a.ndim == 2 else None
         self.dim = spec.channel_dim % x.ndim if self.groups else 0
-        self.spec = spec
+        self.spec, self.shape = spec, x.shape
         self.x = self.view(x)
 
         coefficients = [*self.spread(a), *self.spread(b)]
@@ -121,10 +121,11 @@ class _Unit:
         x = x.to(self.dtype)
         if not self.groups:
             return x
-        return x.unflatten(self.dim, (self.groups, x.shape[self.dim] // self.groups))
+        before, channels, after = x.shape[: self.dim], x.shape[self.dim], x.shape[self.dim + 1 :]
+        return x.reshape(*before, self.groups, channels // self.groups, *after)
 
     def restore(self, y: Tensor) -> Tensor:
-        return y.flatten(self.dim, self.dim + 1) if self.groups else y
+        return y.reshape(self.shape) if self.groups else y
 
     def spread(self, c: Tensor) -> list[Tensor]:
         """Each coefficient in a shape that broadcasts against ``self.x``."""
@@ -154,7 +155,7 @@ class _Unit:
         rows = rows.reshape(groups, v.numel() // groups)
         while rows.shape[1] > _SUM_ROW:
             rows = torch.nn.functional.pad(rows, (0, -rows.shape[1] % _SUM_ROW))
-            rows = rows.unflatten(1, (-1, _SUM_ROW)).sum(2, dtype=torch.float64)
+            rows = rows.reshape(groups, -1, _SUM_ROW).sum(2, dtype=torch.float64)
         return rows.sum(1, dtype=torch.float64)
 
 
@@ -217,8 +218,12 @@ class _Outside:
         return self._product(g, 1 / self.Q, j - self.N, max(j, self.n))
 
     def db(self, g: Tensor, k: int) -> Tensor:
-        e, most = self.M - 2 * self.N + k, max(self.m + k, 2 * self.n)
-        return self._product(g / self.Q, -self.s * self.R, e, most)
+        small = g.abs() < self.R.abs()  # 1/Q, as large as 1 over a tiny b_n, goes to the smaller
+        g, y = (
+            g / torch.where(small, self.Q, 1.0),
+            -self.s * self.R / torch.where(small, 1.0, self.Q),
+        )
+        return self._product(g, y, self.M - 2 * self.N + k, max(self.m + k, 2 * self.n))
 
     def _poly(self, c: Sequence[Tensor], top: Tensor) -> Tensor:
         """``sum_j c_j z^(j - top)``, lowest power first: the terms above ``top`` are zero."""

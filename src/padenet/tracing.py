@@ -9,8 +9,11 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 _PLAIN = {Tensor, torch.nn.Parameter}
+_is_compiling = torch.compiler.is_compiling
 _transforms_active = torch._C._are_functorch_transforms_active
 _modes_active = torch._C._len_torch_dispatch_stack
+_is_on = torch._C._dispatch_tls_is_dispatch_key_included
+_PRE_DISPATCH = torch._C.DispatchKey.PreDispatch  # modes that see operations before autograd
 _is_tracing = torch._C._is_tracing
 _has_memory = torch._C._has_storage
 
@@ -22,7 +25,9 @@ def is_transforming() -> bool:
 
 def is_plain(*tensors: Tensor | None) -> bool:
     """Every tensor is what its memory says, and nobody records or derives what happens to it."""
-    if torch.compiler.is_compiling() or is_transforming() or _modes_active() or _is_tracing():
+    if _is_compiling() or is_transforming() or _is_tracing():
+        return False
+    if _modes_active() or _is_on(_PRE_DISPATCH):
         return False
     for t in tensors:
         if t is not None and (type(t) not in _PLAIN or t.is_neg() or not _has_memory(t)):
