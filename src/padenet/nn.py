@@ -57,6 +57,8 @@ class PAU(nn.Module):
         self.degrees = _check_degrees(degrees)
         self.form, self.q, self.channel_dim = form, float(q), channel_dim
         check_spec(self._spec())
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(f"dtype={dtype} of the coefficients must be a float type.")
         if groups < 1:
             raise ValueError(f"groups={groups} must be at least 1, the number of units.")
         self.groups = groups
@@ -66,13 +68,13 @@ class PAU(nn.Module):
         self.a, self.b = (
             nn.Parameter(torch.empty(s, device=device, dtype=dtype)) for s in shapes
         )
-        if not self.a.is_floating_point():
-            raise TypeError(f"dtype={dtype} of the coefficients must be a float type.")
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Back to the start."""
         a, b = starting_coefficients(self.init, self.degrees, self._spec())
+        if a.ndim == 2 and a.shape != self.a.shape:
+            raise ValueError(f"init has values for {a.shape[0]} groups, but groups={self.groups}.")
         with torch.no_grad():
             self.a.copy_(a.expand_as(self.a))
             self.b.copy_(b.expand_as(self.b))
@@ -110,6 +112,7 @@ class RPAU(PAU):
     def __init__(self, init: Init = "lrelu", *, alpha: float = 0.01, **options: Any):
         self.alpha = float(alpha)
         super().__init__(init, **options)
+        check_spec(self._spec()._replace(alpha=self.alpha))
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.alpha == 0:
@@ -144,7 +147,7 @@ def starting_coefficients(init: Init, degrees: tuple[int, int], spec: Spec) -> t
             raise TypeError(
                 f"init={init!r} is neither the name of a start nor a pair (a, b)."
             ) from None
-    a, b = (torch.as_tensor(c).detach().to("cpu", torch.float64) for c in pair)
+    a, b = (torch.as_tensor(c, dtype=torch.float64).detach().cpu() for c in pair)
     check_shapes(a, b, spec)
     m, n = degrees
     if a.shape[-1] != m + 1 or b.shape[-1] != n + spec.constant:
