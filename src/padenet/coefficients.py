@@ -9,6 +9,7 @@ import difflib
 import json
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,12 @@ class Start:
 
 def _load() -> dict[str, Start]:
     text = resources.files(__package__).joinpath("starts.json").read_text(encoding="utf-8")
-    starts = {}
+    starts: dict[str, Start] = {}
     for record in json.loads(text):
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
-        starts[values["name"]] = Start(**values)
+        values: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in record.items()
+        }
+        starts[record["name"]] = Start(**values)
     return starts
 
 

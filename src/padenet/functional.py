@@ -23,6 +23,8 @@ from padenet.tracing import is_plain, is_transforming
 # torch.compile asks once, while it traces, and keeps the answer.
 native.missing._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
+_is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.6
+
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
@@ -66,7 +68,7 @@ def apply(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Te
     compiling = torch.compiler.is_compiling()
     if is_transforming() and not compiling:
         return _Transformable.apply(x, a, b, key, spec)
-    if is_transforming() or torch.compiler.is_exporting() or torch.jit.is_tracing():
+    if is_transforming() or _is_exporting() or torch.jit.is_tracing():
         return reference.forward(x, a, b, key, spec)
     kernel = compiling and native.refuses(x, a, b) is None
     return _Rational.apply(x, a, b, key, spec, native if kernel else reference)

@@ -55,24 +55,22 @@ class PAU(nn.Module):
         super().__init__()
         self.init = init
         self.degrees = _check_degrees(degrees)
-        self.form, self.q, self.channel_dim = form, float(q), channel_dim
-        check_spec(self._spec())
+        self.spec = Spec(form, float(q), channel_dim)
+        check_spec(self.spec)
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"dtype={dtype} of the coefficients must be a float type.")
         if groups < 1:
             raise ValueError(f"groups={groups} must be at least 1, the number of units.")
         self.groups = groups
         m, n = self.degrees
-        counts = (m + 1, n + self._spec().constant)
+        counts = (m + 1, n + self.spec.constant)
         shapes = [(c,) if groups == 1 else (groups, c) for c in counts]
-        self.a, self.b = (
-            nn.Parameter(torch.empty(s, device=device, dtype=dtype)) for s in shapes
-        )
+        self.a, self.b = (nn.Parameter(torch.empty(s, device=device, dtype=dtype)) for s in shapes)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Back to the start."""
-        a, b = starting_coefficients(self.init, self.degrees, self._spec())
+        a, b = starting_coefficients(self.init, self.degrees, self.spec)
         if a.ndim == 2 and a.shape != self.a.shape:
             raise ValueError(f"init has values for {a.shape[0]} groups, but groups={self.groups}.")
         with torch.no_grad():
@@ -80,10 +78,19 @@ class PAU(nn.Module):
             self.b.copy_(b.expand_as(self.b))
 
     def forward(self, x: Tensor) -> Tensor:
-        return apply(x, self.a, self.b, None, self._spec())
+        return apply(x, self.a, self.b, None, self.spec)
 
-    def _spec(self) -> Spec:
-        return Spec(self.form, self.q, self.channel_dim)
+    @property
+    def form(self) -> str:
+        return self.spec.form
+
+    @property
+    def q(self) -> float:
+        return self.spec.q
+
+    @property
+    def channel_dim(self) -> int:
+        return self.spec.channel_dim
 
     def extra_repr(self) -> str:
         init = repr(self.init) if isinstance(self.init, str) else "given"
@@ -110,20 +117,22 @@ class RPAU(PAU):
     """
 
     def __init__(self, init: Init = "lrelu", *, alpha: float = 0.01, **options: Any):
-        self.alpha = float(alpha)
         super().__init__(init, **options)
-        check_spec(self._spec()._replace(alpha=self.alpha))
+        self.alpha = float(alpha)
+        check_spec(self.spec._replace(alpha=self.alpha))
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.alpha == 0:
             return super().forward(x)
-        return apply(x, self.a, self.b, draw_key(), self._spec()._replace(alpha=self.alpha))
+        return apply(x, self.a, self.b, draw_key(), self.spec._replace(alpha=self.alpha))
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, alpha={self.alpha}"
 
 
-def starting_coefficients(init: Init, degrees: tuple[int, int], spec: Spec) -> tuple[Tensor, Tensor]:
+def starting_coefficients(
+    init: Init, degrees: tuple[int, int], spec: Spec
+) -> tuple[Tensor, Tensor]:
     """``a`` and ``b`` in float64 for ``init``, checked against ``degrees`` and the form."""
     if isinstance(init, str):
         start = find_start(init)

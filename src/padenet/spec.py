@@ -1,4 +1,4 @@
-"""What a unit computes, apart from its numbers: the form of its denominator and where its groups lie."""
+"""What a unit computes, apart from its coefficients: the form of Q and where its groups lie."""
 
 from typing import NamedTuple
 

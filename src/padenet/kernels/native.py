@@ -11,6 +11,7 @@ Contract
 import ctypes
 import math
 import struct
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -52,7 +53,8 @@ def _find() -> tuple[ctypes.CDLL | None, str]:
             return library, ""
     return None, (
         "the library is not in the installation, because pip found no C++ compiler when it "
-        "installed padenet. Install one (e.g. g++) and run pip install --force-reinstall padenet."
+        "installed padenet. Install one (e.g. g++), then reinstall padenet with pip install "
+        "--force-reinstall --no-cache-dir."
     )
 
 
@@ -70,12 +72,13 @@ def status() -> str:
 
 
 def refuses(x: Tensor, a: Tensor, b: Tensor) -> str | None:
-    if x.device.type != "cpu":
+    """Why the kernel cannot take these tensors, or None."""
+    if not x.is_cpu:
         return f"x is on {x.device}, the kernel needs 'cpu'"
-    if max(a.shape[-1] - 1, b.shape[-1]) > MAX_DEGREE:
-        return f"the degrees go up to {MAX_DEGREE}"
-    if x.ndim > MAX_RANK:
-        return f"x has {x.ndim} dims, the kernel takes {MAX_RANK}"
+    if a.size(-1) > MAX_DEGREE or b.size(-1) > MAX_DEGREE:
+        return f"a and b have {a.size(-1)} and {b.size(-1)} values, the kernel takes {MAX_DEGREE}"
+    if x.dim() > MAX_RANK:
+        return f"x has {x.dim()} dims, the kernel takes {MAX_RANK}"
     return missing()
 
 
@@ -87,7 +90,7 @@ def forward(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> 
         return forward(x.clone(), a, b, key, spec)
     y = torch.empty_like(x)
     a, b = a.contiguous(), b.contiguous()
-    _call("padenet_forward", order, x, None, y, a, b, None, None, key, spec)
+    _call("padenet_forward", order, x, None, y, a, b, None, None, key, spec, False)
     return y
 
 
@@ -100,18 +103,21 @@ def backward(
     if order is None:
         return backward(dy, x.clone(), a, b, key, spec)
     dx = torch.empty_like(x)
-    if not _same_layout(dy, x) and not _is_one_number(dy):
-        dy = torch.empty_like(x).copy_(dy)
+    one_number = False
+    if not _same_layout(dy, x):
+        one_number = _is_one_number(dy)
+        if not one_number:
+            dy = torch.empty_like(x).copy_(dy)
     a, b = a.contiguous(), b.contiguous()
     da, db = torch.empty_like(a), torch.empty_like(b)
-    _call("padenet_backward", order, x, dy, dx, a, b, da, db, key, spec)
+    _call("padenet_backward", order, x, dy, dx, a, b, da, db, key, spec, one_number)
     return dx, da, db
 
 
 def _memory_order(x: Tensor) -> tuple[int, ...] | None:
     """The dims of ``x`` from the largest stride to the smallest if it is dense, else None."""
     if x.is_contiguous():
-        return ()  # the order of the shape
+        return ()  # that of the shape
     sizes, strides = x.shape, x.stride()
     dims = sorted((d for d in range(x.ndim) if sizes[d] != 1), key=lambda d: -strides[d])
     expected = 1
@@ -143,46 +149,52 @@ def _call(
     db: Tensor | None,
     key: Tensor | None,
     spec: Spec,
+    one_number: bool,
 ) -> None:
     """Pack the arguments as ``struct Problem`` of ``native/problem.h`` and run."""
+    form, q, channel_dim, alpha = spec
     outer, channels, inner, groups = 1, 1, x.numel(), 1
-    if a.ndim == 2 and a.shape[0] > 1:
-        c = spec.channel_dim % x.ndim
-        groups, channels = a.shape[0], x.shape[c]
-        inner = x.stride()[c] if order else math.prod(x.shape[c + 1 :])
+    if a.dim() == 2 and a.size(0) > 1:
+        c = channel_dim % x.dim()
+        groups, channels = a.size(0), x.size(c)
+        inner = x.stride(c) if order else math.prod(x.shape[c + 1 :])
         outer = x.numel() // max(channels * inner, 1)
     tail = b""
     if key is not None and order:
         by_shape = torch.empty(x.shape, device="meta").stride()
-        dims = [(x.shape[d], by_shape[d]) for d in order]
-        tail = b"".join(map(_DIM.pack, *zip(*dims, strict=True)))
+        tail = b"".join(_DIM.pack(x.size(d), by_shape[d]) for d in order)
     problem = _PROBLEM.pack(
         x.data_ptr(),
-        dy.data_ptr() if dy is not None else 0,
+        0 if dy is None else dy.data_ptr(),
         out.data_ptr(),
         a.data_ptr(),
         b.data_ptr(),
-        da.data_ptr() if da is not None else 0,
-        db.data_ptr() if db is not None else 0,
+        0 if da is None else da.data_ptr(),
+        0 if db is None else db.data_ptr(),
         outer,
         channels,
         inner,
         groups,
         _DTYPES[x.dtype],
         _DTYPES[a.dtype],
-        _FORMS[spec.form],
-        a.shape[-1] - 1,
-        b.shape[-1] - spec.constant,
+        _FORMS[form],
+        a.size(-1) - 1,
+        b.size(-1) - (form == "offset"),
         torch.get_num_threads(),
-        dy is not None and dy.numel() > 1 and _is_one_number(dy),
+        one_number,
         key is not None,
         len(tail) // _DIM.size,
-        int(key) if key is not None else 0,
-        spec.q,
-        spec.alpha,
+        0 if key is None else int(key),
+        q,
+        alpha,
     )
-    if code := getattr(_find()[0], entry)(problem + tail):
+    if code := _entry(entry)(problem + tail):
         raise MemoryError(f"{entry} could not allocate its partial sums (code {code})")
+
+
+@cache
+def _entry(name: str) -> Callable[[bytes], int]:
+    return getattr(_find()[0], name)
 
 
 @torch.library.custom_op("padenet::native_forward", mutates_args=())
