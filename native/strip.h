@@ -21,7 +21,7 @@
 namespace PADENET_ISA {
 
 constexpr int PANEL = 16, PITCHED = 20;  // 20 lines keep the vectors of a set apart in the cache
-constexpr int ROWS = 4;                  // that backward takes together, to add up less often
+constexpr int ROWS = 4;  // that backward takes together, to add up less often
 
 inline int pitch_of(int64_t columns) { return columns > 1 ? PITCHED : 1; }
 
@@ -146,13 +146,16 @@ __attribute__((always_inline)) inline void quartic(const V* d, V z, V& A, V& dA)
 template <int SIGN, class V>
 __attribute__((always_inline)) inline void add_moments(V* sum, int n, V w, V x) {
   const V x2 = x * x;
-  V even = w, odd = keep(w * x);
+  V even = w, odd = w * x;
+  if (n > 2) odd = keep(odd);
   if (n > 0) sum[1] += SIGN > 0 ? odd : -odd;
-#pragma GCC unroll 8
-  for (int k = 2; k <= n; k++) {
-    V& power = k % 2 ? odd : even;
-    power = k + 2 > n ? power * x2 : keep(power * x2);
-    sum[k] += SIGN > 0 ? power : -power;
+#pragma GCC unroll 4
+  for (int k = 2; k <= n; k += 2) {
+    even = k + 1 < n ? keep(even * x2) : even * x2;
+    sum[k] += SIGN > 0 ? even : -even;
+    if (k == n) break;
+    odd = k + 2 < n ? keep(odd * x2) : odd * x2;
+    sum[k + 1] += SIGN > 0 ? odd : -odd;
   }
 }
 
@@ -166,8 +169,8 @@ bool backward_strip(const Strip<IO>& strip, Vec<typename IO::Real>* sums) {
   const int m = M >= 0 ? M : (int)s.problem->m, n = N >= 0 ? N : (int)s.problem->n;
   const int form = FORM >= 0 ? FORM : (int)s.problem->form;
   const int K = m + n + 2, W = Lanes<Real>::W;
-  const V q = broadcast<Real>((Real)s.problem->q), limit = s.limit;
-  typename Lanes<Real>::I far{};
+  const V q = broadcast<Real>((Real)s.problem->q), limit = s.limit * s.limit;
+  V largest{};  // |x|^2
   V noisy[room(M, N, NOISE)], sum[room(M, N)];
 
   auto vector = [&](int64_t i, const V* set) __attribute__((always_inline)) {
@@ -176,9 +179,9 @@ bool backward_strip(const Strip<IO>& strip, Vec<typename IO::Real>* sums) {
     constexpr int by = NOISE ? 1 : PITCH;
     const V *a = c, *d = c + (m + 1) * by;
     V x = IO::load(s.x + i * W), g = IO::load(s.dy + i * s.dy_step);
-    const auto above = absolute<Real>(x) > limit;
-    far |= above;
-    if (CAREFUL) x = above ? V{} : x, g = above ? V{} : g;
+    const V square = x * x;
+    largest = square > largest ? square : largest;  // in this order NaN does not count
+    if (CAREFUL) x = square > limit ? V{} : x, g = square > limit ? V{} : g;
     const V z = form == ABS_TERMS ? absolute<Real>(x) : x;
 
     V P = a[m * by], dP{}, A = d[n * by], dA{};
@@ -213,7 +216,7 @@ bool backward_strip(const Strip<IO>& strip, Vec<typename IO::Real>* sums) {
   if (PITCH == 1) {
     clear();
     for (int64_t i = 0; i < s.count; i++) vector(i, s.sets);
-    const bool found = any<Real>(far);
+    const bool found = any<Real>(largest > limit);
     if (CAREFUL || !found) add_to(sums);
     return found;
   }
@@ -232,7 +235,7 @@ bool backward_strip(const Strip<IO>& strip, Vec<typename IO::Real>* sums) {
     vector(i, s.sets + place(j, 2 * K, s.columns));
     add_to(sums + place(j, K, s.columns));
   }
-  return any<Real>(far);
+  return any<Real>(largest > limit);
 }
 
 }  // namespace PADENET_ISA

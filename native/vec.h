@@ -59,7 +59,14 @@ inline Vec<Real> absolute(Vec<Real> v) {
 template <class Real>
 inline Vec<Real> times_sign(Vec<Real> v, Vec<Real> s) {
   using I = typename Lanes<Real>::I;
-  return (Vec<Real>)((I)((I)v ^ ((I)s & Lanes<Real>::SIGN)) & (I)(s != Vec<Real>{}));
+  const I zero{}, flipped = (I)v ^ ((I)s & Lanes<Real>::SIGN);
+#if defined(__AVX512F__)
+  if constexpr (sizeof(Real) == 4)
+    return (Vec<Real>)_mm512_maskz_ternarylogic_epi32(
+        _mm512_cmp_ps_mask((__m512)s, (__m512)zero, _CMP_NEQ_UQ), (__m512i)v, (__m512i)s,
+        _mm512_set1_epi32(INT32_MIN), 0x78);  // v ^ (s & SIGN)
+#endif
+  return (Vec<Real>)(s != (Vec<Real>)zero ? flipped : zero);
 }
 
 // v itself, but the compiler may not fuse the operation that made it with the next one.

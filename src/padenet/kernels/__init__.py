@@ -56,7 +56,7 @@ def backends() -> dict[str, str]:
 def _warn_if_missing() -> None:
     if reason := native.missing():
         warnings.warn(
-            f"padenet runs on plain PyTorch, some 20 times slower than its C++ kernel: {reason}",
+            f"padenet runs on plain PyTorch, much slower than its C++ kernel: {reason}",
             RuntimeWarning,
             stacklevel=2,
         )
