@@ -18,12 +18,10 @@ from torch import Tensor
 from padenet import reference
 from padenet.kernels import native, pick
 from padenet.spec import FORMS, Spec
-from padenet.tracing import is_plain, is_transforming
+from padenet.tracing import BEFORE_2_12, is_exporting, is_plain, is_transforming
 
 # torch.compile asks once, while it traces, and keeps the answer.
 native.missing._dynamo_marked_constant = True  # type: ignore[attr-defined]
-
-_is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.6
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -68,9 +66,11 @@ def apply(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Te
     compiling = torch.compiler.is_compiling()
     if is_transforming() and not compiling:
         return _Transformable.apply(x, a, b, key, spec)
-    if is_transforming() or _is_exporting() or torch.jit.is_tracing():
+    if is_transforming() or is_exporting() or torch.jit.is_tracing():
         return reference.forward(x, a, b, key, spec)
     kernel = compiling and native.refuses(x, a, b) is None
+    if compiling and not kernel and BEFORE_2_12:  # whose gradients of a traced Function are wrong
+        return reference.forward(x, a, b, key, spec)
     return _Rational.apply(x, a, b, key, spec, native if kernel else reference)
 
 

@@ -16,11 +16,19 @@ _is_on = torch._C._dispatch_tls_is_dispatch_key_included
 _PRE_DISPATCH = torch._C.DispatchKey.PreDispatch  # modes that see operations before autograd
 _is_tracing = torch._C._is_tracing
 _has_memory = torch._C._has_storage
+BEFORE_2_12 = torch.__version__ < "2.12"
 
 
 def is_transforming() -> bool:
     """Inside ``torch.func`` (grad, vjp, jvp, vmap, ...) or ``forward_ad.dual_level()``."""
     return _transforms_active() or forward_ad._current_level >= 0
+
+
+def is_exporting() -> bool:
+    """Inside ``torch.export``. Before torch 2.12 a strict export looks like ``torch.compile``."""
+    if BEFORE_2_12:
+        return torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling()
+    return torch.compiler.is_exporting()
 
 
 def is_plain(*tensors: Tensor | None) -> bool:
