@@ -39,6 +39,7 @@ struct Strip {
   const Elem *x, *dy;
   Elem* out;
   int64_t count, dy_step, columns;
+  bool stream;      // store past the cache
   V limit;          // of |x|
   const V* sets;    // 2 K vectors each: coefficients, or what noise leaves of them, and the slopes
                     // of the noise
@@ -46,6 +47,14 @@ struct Strip {
   const Problem* problem;
   const Keys* keys;
 };
+
+template <class IO>
+__attribute__((always_inline)) inline void put(const Strip<IO>& s, int64_t i,
+                                               typename Strip<IO>::V v) {
+  typename IO::Elem* at = s.out + i * Lanes<typename IO::Real>::W;
+  if (IO::CAN_STREAM && s.stream) IO::stream(at, v);
+  else IO::store(at, v);
+}
 
 template <class Real>
 inline bool any(typename Lanes<Real>::I mask) {
@@ -108,7 +117,7 @@ bool forward_strip(const Strip<IO>& strip) {
     for (int k = n - 1; k >= 1; k--) A = A * z + d[k * by];
     if (n > 0) A = form == OFFSET ? A * z + d[0] : A * z;
     const V Q = q + (form == FREE || form == ABS_TERMS ? A : absolute<Real>(A));
-    IO::store(s.out + i * W, P / Q);
+    put(s, i, P / Q);
   };
 
   if (PITCH == 1) {
@@ -197,7 +206,7 @@ bool backward_strip(const Strip<IO>& strip, Vec<typename IO::Real>* sums) {
     const V F = P * r;
     const V sF = form == FREE ? F : times_sign<Real>(F, form == ABS_TERMS ? x : A);
     V ga = g * r, gb = (form == ABS_TERMS ? F : sF) * ga;  // dy dF/da_0, -dy dF/dd_0
-    IO::store(s.out + i * W, ga * (dP - dA * sF));
+    put(s, i, ga * (dP - dA * sF));
 
     sum[0] += ga;
     add_moments<1>(sum, m, ga, x);

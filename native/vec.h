@@ -94,6 +94,25 @@ inline uint32_t float_to_bits(float f) {
 
 typedef uint16_t Halves __attribute__((vector_size(BYTES / 2)));
 
+// Stores past the cache, of whole vectors at aligned addresses.
+inline void store_past_cache(float* p, Vec<float> v) {
+#if defined(__AVX512F__)
+  _mm512_stream_ps(p, (__m512)v);
+#elif defined(__AVX2__)
+  _mm256_stream_ps(p, (__m256)v);
+#elif defined(__SSE2__)
+  _mm_stream_ps(p, (__m128)v);
+#else
+  memcpy(p, &v, sizeof v);
+#endif
+}
+
+inline void finish_stores() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
 struct AsF32 {
   using Elem = float;
   using Real = float;
@@ -103,6 +122,8 @@ struct AsF32 {
     return v;
   }
   static void store(float* p, Vec<float> v) { memcpy(p, &v, sizeof v); }
+  static constexpr bool CAN_STREAM = true;
+  static void stream(float* p, Vec<float> v) { store_past_cache(p, v); }
   static double get(float v) { return v; }
   static float put(double v) { return (float)v; }
 };
@@ -116,6 +137,8 @@ struct AsF64 {
     return v;
   }
   static void store(double* p, Vec<double> v) { memcpy(p, &v, sizeof v); }
+  static constexpr bool CAN_STREAM = false;
+  static void stream(double* p, Vec<double> v) { store(p, v); }
   static double get(double v) { return v; }
   static double put(double v) { return v; }
 };
@@ -136,6 +159,8 @@ struct AsBF16 {
     Halves h = __builtin_convertvector(u, Halves);
     memcpy(p, &h, sizeof h);
   }
+  static constexpr bool CAN_STREAM = false;
+  static void stream(uint16_t* p, Vec<float> v) { store(p, v); }
   static double get(uint16_t v) { return bits_to_float((uint32_t)v << 16); }
   static uint16_t put(double d) {
     float v = (float)d;
@@ -147,6 +172,8 @@ struct AsBF16 {
 struct AsF16 {
   using Elem = uint16_t;
   using Real = float;
+  static constexpr bool CAN_STREAM = false;
+  static void stream(uint16_t* p, Vec<float> v) { store(p, v); }
   static double get(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = (h >> 10) & 31, f = h & 1023;
     if (e == 31) return bits_to_float(sign | 0x7f800000 | f << 13);

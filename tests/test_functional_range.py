@@ -193,3 +193,23 @@ def test_a_few_far_elements_in_a_large_tensor(gen, backend):
     assert_near(got[1][at], far_dx, "far dx")
     for name, g, v, w in zip(("da", "db"), got[2:], near_sums, far_sums, strict=True):
         assert_near(g, v + w, name)
+
+
+@pytest.mark.no_poison
+def test_outputs_larger_than_the_cache(gen):
+    """They are stored past it: every element is there, those done one at a time too."""
+    x = torch.randn(2**23 + 5000, generator=gen)
+    x[::99_991] = 1e30
+    dy = torch.randn(x.shape, generator=gen)
+    a, b = torch.randn(6, generator=gen), torch.rand(4, generator=gen)
+
+    def run(x, dy):
+        x = x.clone().requires_grad_()
+        y = rational(x, a, b)
+        y.backward(dy)
+        return y.detach(), x.grad
+
+    whole = run(x, dy)
+    parts = [run(u, v) for u, v in zip(x.split(2**20), dy.split(2**20), strict=True)]
+    for got, pieces in zip(whole, zip(*parts, strict=True), strict=True):
+        assert torch.equal(got, torch.cat(pieces))
