@@ -75,8 +75,8 @@ def refuses(x: Tensor, a: Tensor, b: Tensor) -> str | None:
     """Why the kernel cannot take these tensors, or None."""
     if not x.is_cpu:
         return f"x is on {x.device}, the kernel needs 'cpu'"
-    if a.size(-1) > MAX_DEGREE or b.size(-1) > MAX_DEGREE:
-        return f"a and b have {a.size(-1)} and {b.size(-1)} values, the kernel takes {MAX_DEGREE}"
+    if a.size(-1) > MAX_DEGREE + 1 or b.size(-1) > MAX_DEGREE:
+        return f"a and b have {a.size(-1)} and {b.size(-1)} values, degrees go up to {MAX_DEGREE}"
     if x.dim() > MAX_RANK:
         return f"x has {x.dim()} dims, the kernel takes {MAX_RANK}"
     return missing()
