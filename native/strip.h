@@ -178,7 +178,8 @@ bool backward_strip(const Strip<IO>& strip, Vec<typename IO::Real>* sums) {
   const int m = M >= 0 ? M : (int)s.problem->m, n = N >= 0 ? N : (int)s.problem->n;
   const int form = FORM >= 0 ? FORM : (int)s.problem->form;
   const int K = m + n + 2, W = Lanes<Real>::W;
-  const V q = broadcast<Real>((Real)s.problem->q), limit = s.limit * s.limit;
+  const V q = broadcast<Real>((Real)s.problem->q);
+  const V limit = s.limit < 0 ? s.limit : s.limit * s.limit;  // of |x|^2; below 0 all lie above it
   V largest{};  // |x|^2
   V noisy[room(M, N, NOISE)], sum[room(M, N)];
 

@@ -213,3 +213,14 @@ def test_outputs_larger_than_the_cache(gen):
     parts = [run(u, v) for u, v in zip(x.split(2**20), dy.split(2**20), strict=True)]
     for got, pieces in zip(whole, zip(*parts, strict=True), strict=True):
         assert torch.equal(got, torch.cat(pieces))
+
+
+@pytest.mark.parametrize("dtype, huge", [(torch.float32, 1e19), (torch.float64, 1e160)])
+def test_huge_coefficients_count_every_element_once(dtype, huge, backend):
+    x = torch.tensor([[0.5, 0.5], [2.0, 0.5], [-1.5, 3.0]], dtype=dtype)
+    a = torch.tensor([[1.0, 1.0], [huge, 1.0]], dtype=dtype, requires_grad=True)
+    b = torch.full((2, 1), 0.5, dtype=dtype)
+    rational(x, a, b)[:, 0].sum().backward()
+    Q = 1 + (x[:, 0] / 2).abs()
+    torch.testing.assert_close(a.grad[0], torch.stack([(1 / Q).sum(), (x[:, 0] / Q).sum()]))
+    assert a.grad[1].abs().max() == 0

@@ -24,6 +24,7 @@ from padenet.tracing import BEFORE_2_12, is_exporting, is_plain, is_transforming
 native.missing._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+LAYOUTS = (torch.strided, torch.jagged)
 
 
 def rational(
@@ -136,6 +137,8 @@ def check(x: Tensor, a: Tensor, b: Tensor, spec: Spec) -> None:
         raise TypeError(f"x, a and b must be tensors, got {kinds}. Try torch.as_tensor.")
     if x.dtype not in DTYPES:
         raise TypeError(f"x has dtype {x.dtype}, padenet takes float types. Try x.float().")
+    if x.layout not in LAYOUTS:
+        raise TypeError(f"x has layout {x.layout}, padenet takes dense tensors. Try x.to_dense().")
     dtype = a.dtype
     if dtype != b.dtype or dtype not in DTYPES:
         raise TypeError(

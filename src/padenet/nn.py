@@ -59,8 +59,8 @@ class PAU(nn.Module):
         check_spec(self.spec)
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"dtype={dtype} of the coefficients must be a float type.")
-        if groups < 1:
-            raise ValueError(f"groups={groups} must be at least 1, the number of units.")
+        if not isinstance(groups, int) or groups < 1:
+            raise ValueError(f"groups={groups} must be at least 1, a whole number: that of units.")
         self.groups = groups
         m, n = self.degrees
         counts = (m + 1, n + self.spec.constant)

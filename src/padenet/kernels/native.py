@@ -10,6 +10,7 @@ Contract
 
 import ctypes
 import math
+import os
 import struct
 from collections.abc import Callable
 from functools import cache
@@ -180,7 +181,7 @@ def _call(
         _FORMS[form],
         a.size(-1) - 1,
         b.size(-1) - (form == "offset"),
-        torch.get_num_threads(),
+        1 if _forked else torch.get_num_threads(),
         one_number,
         key is not None,
         len(tail) // _DIM.size,
@@ -190,6 +191,19 @@ def _call(
     )
     if code := _entry(entry)(problem + tail):
         raise MemoryError(f"{entry} could not allocate its partial sums (code {code})")
+
+
+_forked = False
+
+
+def _after_fork() -> None:
+    """The threads of OpenMP do not survive a fork: a child that asks for them waits for ever."""
+    global _forked
+    _forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @cache
