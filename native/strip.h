@@ -5,7 +5,7 @@
 //
 // One set of coefficients serves the whole strip, or every lane has a unit of its own and vector i
 // takes set i mod `columns`. Sets lie in panels of PANEL, vector k of set j at [k * PITCH + j]: in
-// any other order the prefetchers run away with the loads, at twice the time.
+// the orders tried besides, prefetchers seem to run away with the loads.
 //
 // A strip returns whether some |x| lies above the limit; those elements are to be done again, one at
 // a time. A careful backward strip adds nothing for them; one that is not has then added nothing at
