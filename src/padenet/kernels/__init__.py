@@ -18,7 +18,7 @@ from types import ModuleType
 from torch import Tensor
 
 from padenet import reference
-from padenet.kernels import native
+from padenet.kernels import gpu, native
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Backend:
 
 BACKENDS = {
     "native": Backend(native, native.refuses, native.status),
+    "gpu": Backend(gpu, gpu.refuses, gpu.status),
     "reference": Backend(reference, lambda x, a, b: None, lambda: "plain PyTorch, any device"),
 }
 
@@ -38,6 +39,8 @@ def pick(x: Tensor, a: Tensor, b: Tensor) -> ModuleType:
     """The first backend that takes these tensors."""
     if native.refuses(x, a, b) is None:
         return native
+    if x.is_cuda and gpu.refuses(x, a, b) is None:
+        return gpu
     if x.device.type == "cpu":
         _warn_if_missing()
     return reference
