@@ -6,8 +6,7 @@ namespace PADENET_ISA {
 template <class IO, int FORM, int M, int N, bool NOISE, int PITCH>
 typename Sweep<IO>::Strips strips() {
   return {forward_strip<IO, FORM, M, N, NOISE, PITCH>,
-          backward_strip<IO, FORM, M, N, NOISE, PITCH, (PITCH > 1)>,
-          backward_strip<IO, FORM, M, N, NOISE, PITCH, true>};
+          backward_strip<IO, FORM, M, N, NOISE, PITCH>};
 }
 
 // The degrees of the paper are compiled in, in float32; others are read at run time.

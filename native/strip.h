@@ -8,8 +8,7 @@
 // the orders tried besides, prefetchers seem to run away with the loads.
 //
 // A strip returns whether some |x| lies above the limit; those elements are to be done again, one at
-// a time. A careful backward strip adds nothing for them; one that is not has then added nothing at
-// all, and is to be done again carefully.
+// a time, and backward has added nothing for them.
 //
 // FORM, M, N >= 0 are known to the compiler; -1 reads them at run time. PITCH is 1 for one set,
 // or that of panels.
@@ -21,7 +20,9 @@
 namespace PADENET_ISA {
 
 constexpr int PANEL = 16, PITCHED = 20;  // 20 lines keep the vectors of a set apart in the cache
-constexpr int ROWS = 4;  // that backward takes together, to add up less often
+constexpr bool ENOUGH_REGISTERS = BYTES == 64;       // for two vectors under way
+constexpr int64_t ROWS = ENOUGH_REGISTERS ? 32 : 4;  // that backward takes together
+constexpr int64_t FETCH = 256;                       // vectors that it fetches ahead, at most
 
 inline int pitch_of(int64_t columns) { return columns > 1 ? PITCHED : 1; }
 
@@ -58,36 +59,58 @@ __attribute__((always_inline)) inline void put(const Strip<IO>& s, int64_t i,
 
 template <class Real>
 inline bool any(typename Lanes<Real>::I mask) {
-  bool found = false;
-  for (int i = 0; i < Lanes<Real>::W; i++) found |= mask[i] != 0;
+#if defined(__AVX512F__)
+  return _mm512_test_epi64_mask((__m512i)mask, (__m512i)mask);
+#else
+  uint64_t words[BYTES / 8], found = 0;
+  memcpy(words, &mask, BYTES);
+  for (uint64_t word : words) found |= word;
   return found;
+#endif
 }
 
-// Coefficients with the noise of the W elements at `offset`.
-template <class IO, int FORM, int M, int N, int PITCH>
-__attribute__((always_inline)) inline void add_noise(const Strip<IO>& s, uint64_t offset,
-                                                     const typename Strip<IO>::V* set,
-                                                     typename Strip<IO>::V* c) {
-  using Real = typename IO::Real;
-  const int m = M >= 0 ? M : (int)s.problem->m, n = N >= 0 ? N : (int)s.problem->n;
-  const int form = FORM >= 0 ? FORM : (int)s.problem->form;
-  const int K = m + n + 2, count = K - (form != OFFSET);
-  typename Lanes<Real>::U words[4];
-  if (form != OFFSET) c[m + 1] = typename Strip<IO>::V{};
-  for (int first = 0; first < count; first += A_DRAW) {
-    draw(*s.problem, *s.keys, offset, first / A_DRAW, words);
-#pragma GCC unroll 10
-    for (int slot = 0; slot < A_DRAW; slot++) {
-      const int i = first + slot, k = i <= m || form == OFFSET ? i : i + 1;  // d_0 has no noise
-      if (i < count) c[k] = noise(words, slot) * set[(K + k) * PITCH] + set[k * PITCH];
-    }
+// The coefficients of one vector, as they are asked for: c(k) is a_0 .. a_m, then d_0 .. d_n.
+template <class IO, int FORM, int M, int N, bool NOISE, int PITCH>
+struct Coefficients {
+  using V = typename Strip<IO>::V;
+  const Problem& p;
+  const V* set;
+  const Words* words;  // of the noise
+
+  __attribute__((always_inline)) V operator()(int k) const {
+    if (!NOISE) return set[k * PITCH];
+    const int m = M >= 0 ? M : (int)p.m, n = N >= 0 ? N : (int)p.n, K = m + n + 2;
+    const bool offset = (FORM >= 0 ? FORM : p.form) == OFFSET;
+    if (k == m + 1 && !offset) return V{};  // d_0 is 0 and has no noise
+    const int slot = k <= m || offset ? k : k - 1;
+    return noise(words + slot / A_DRAW * 4, slot % A_DRAW, typename IO::Real()) *
+               set[(K + k) * PITCH] +
+           set[k * PITCH];
   }
-}
+};
 
-// Room for K coefficients or sums: as many as there are, or as there may be.
-constexpr int room(int M, int N, bool needed = true) {
-  return !needed ? 1 : M >= 0 ? M + N + 2 : MAX_COEFFICIENTS;
-}
+// The noise of some vectors, drawn before they need it, two in step.
+struct Noise {
+  static constexpr int ROOM = 32;  // draws
+  Words words[ROOM][4];
+
+  // Of `count` vectors from `offset` on, `step` elements apart. How many there was room for.
+  int64_t draw_ahead(const Problem& p, const Keys& keys, uint64_t offset, uint64_t step,
+                     int64_t count) {
+    const int64_t draws = draws_of(p), fit = smaller(count, ROOM / 2 / draws * 2);
+    for (int64_t i = 0; i < fit; i += 2)
+      for (int64_t k = 0; k < draws; k++) {
+        const uint64_t offsets[2] = {offset + i * step, offset + (i + 1) * step};
+        Words* const to[2] = {words[i * draws + k], words[(i + 1) * draws + k]};
+        draw<2>(p, keys, offsets, (uint32_t)k, to);
+      }
+    return fit;
+  }
+  const Words* of(const Problem& p, int64_t i) const { return words[i * draws_of(p)]; }
+  static int64_t draws_of(const Problem& p) {
+    return (p.m + p.n + 1 + (p.form == OFFSET) + A_DRAW - 1) / A_DRAW;
+  }
+};
 
 template <class IO, int FORM, int M, int N, bool NOISE, int PITCH>
 bool forward_strip(const Strip<IO>& strip) {
@@ -99,78 +122,83 @@ bool forward_strip(const Strip<IO>& strip) {
   const int K = m + n + 2, W = Lanes<Real>::W;
   const V q = broadcast<Real>((Real)s.problem->q), limit = s.limit;
   typename Lanes<Real>::I far{};
-  V noisy[room(M, N, NOISE)];
+  Noise noise;
+  using C = Coefficients<IO, FORM, M, N, NOISE, PITCH>;
 
-  auto vector = [&](int64_t i, const V* set) __attribute__((always_inline)) {
-    const V* c = set;
-    if (NOISE) add_noise<IO, FORM, M, N, PITCH>(s, s.offset + i * W, set, noisy), c = noisy;
-    constexpr int by = NOISE ? 1 : PITCH;
-    const V *a = c, *d = c + (m + 1) * by;
+  auto vector = [&](int64_t i, const C& c) __attribute__((always_inline)) {
+    const int d = m + 1;
     const V x = IO::load(s.x + i * W);
     const V z = form == ABS_TERMS ? absolute<Real>(x) : x;
     far |= absolute<Real>(x) > limit;
 
-    V P = a[m * by], A = d[n * by];
+    V P = c(m), A = c(d + n);
 #pragma GCC unroll 8
-    for (int j = m - 1; j >= 0; j--) P = P * x + a[j * by];
+    for (int j = m - 1; j >= 0; j--) P = P * x + c(j);
 #pragma GCC unroll 8
-    for (int k = n - 1; k >= 1; k--) A = A * z + d[k * by];
-    if (n > 0) A = form == OFFSET ? A * z + d[0] : A * z;
+    for (int k = n - 1; k >= 1; k--) A = A * z + c(d + k);
+    if (n > 0) A = form == OFFSET ? A * z + c(d) : A * z;
     const V Q = q + (form == FREE || form == ABS_TERMS ? A : absolute<Real>(A));
     put(s, i, P / Q);
   };
+  // `count` vectors from i on; with the sets side by side, or all with one.
+  auto run = [&](int64_t i, int64_t count, const V* sets) __attribute__((always_inline)) {
+    for (int64_t fit; count > 0; i += fit, count -= fit) {
+      fit = count;
+      if (NOISE) fit = noise.draw_ahead(*s.problem, *s.keys, s.offset + i * W, W, count);
+      for (int64_t l = 0; l < fit; l++, sets += PITCH > 1)
+        vector(i + l, {*s.problem, sets, NOISE ? noise.of(*s.problem, l) : nullptr});
+    }
+  };
 
   if (PITCH == 1) {
-    for (int64_t i = 0; i < s.count; i++) vector(i, s.sets);
+    run(0, s.count, s.sets);
   } else {
     for (int64_t i = 0; i < s.count; i += s.columns)
-      for (int64_t j = 0; j < smaller(s.columns, s.count - i); j += PANEL) {
-        const V* sets = s.sets + place(j, 2 * K, s.columns);
-        const int64_t in_panel = smaller(PANEL, smaller(s.columns, s.count - i) - j);
-        for (int64_t l = 0; l < in_panel; l++) vector(i + j + l, sets + l);
-      }
+      for (int64_t j = 0; j < smaller(s.columns, s.count - i); j += PANEL)
+        run(i + j, smaller(PANEL, smaller(s.columns, s.count - i) - j),
+            s.sets + place(j, 2 * K, s.columns));
   }
   return any<Real>(far);
 }
 
-// P and P' for degree 5: even and odd powers apart, which shortens the chain of operations.
-template <int BY, class V>
-__attribute__((always_inline)) inline void quintic(const V* a, V x, V& P, V& dP) {
-  const V y = x * x, e = a[4 * BY] * y + a[2 * BY], o = a[5 * BY] * y + a[3 * BY];
-  const V odd = o * y + a[BY];
-  P = odd * x + (e * y + a[0]);
-  dP = (x + x) * ((a[5 * BY] * y + o) * x + (a[4 * BY] * y + e)) + odd;
+// P and P' for degree 5, A and A' for degree 4 without the constant term, from the powers of x. As
+// P = a_0 + x u_1 and P' = u_1 + ... + u_5 the derivatives cost no multiplications.
+template <class C, class V>
+__attribute__((always_inline)) inline void quintic(const C& c, V x, V x2, V x3, V x4, V& P, V& dP) {
+  const V u5 = keep(c(5) * x4), u4 = keep(c(4) * x3) + u5;
+  const V u3 = keep(c(3) * x2) + u4, u2 = keep(c(2) * x) + u3, u1 = u2 + c(1);
+  P = u1 * x + c(0);
+  dP = ((u5 + u4) + u3) + (u2 + u1);
 }
 
-// A and A' for degree 4, without the constant term.
-template <int BY, class V>
-__attribute__((always_inline)) inline void quartic(const V* d, V z, V& A, V& dA) {
-  const V y = z * z, e = d[4 * BY] * y + d[2 * BY], odd = d[3 * BY] * y + d[BY];
-  A = e * y + odd * z;
-  dA = (z + z) * (d[3 * BY] * z + (d[4 * BY] * y + e)) + odd;
+template <class C, class V>
+__attribute__((always_inline)) inline void quartic(const C& c, V z, V z2, V z3, V& A, V& dA) {
+  const V u4 = keep(c(10) * z3), u3 = keep(c(9) * z2) + u4;
+  const V u2 = keep(c(8) * z) + u3, u1 = u2 + c(7);
+  A = u1 * z;
+  dA = (u4 + u3) + (u2 + u1);
 }
 
-// Adds SIGN w x^k to sum[k] for k = 1 .. n. A product and a sum a power, but for the last two, keep
-// the multipliers and the adders equally busy; even and odd powers apart are two short chains.
+// Adds SIGN w x^(k - 1) to sum[k] for k = 1 .. n. A product and a sum a power, but for the last
+// two, keep the multipliers and the adders equally busy; even and odd powers apart are two chains.
 template <int SIGN, class V>
 __attribute__((always_inline)) inline void add_moments(V* sum, int n, V w, V x) {
   const V x2 = x * x;
-  V even = w, odd = w * x;
-  if (n > 2) odd = keep(odd);
-  if (n > 0) sum[1] += SIGN > 0 ? odd : -odd;
+  V odd = w, even = w * x;
 #pragma GCC unroll 4
-  for (int k = 2; k <= n; k += 2) {
-    even = k + 1 < n ? keep(even * x2) : even * x2;
-    sum[k] += SIGN > 0 ? even : -even;
+  for (int k = 1; k <= n; k += 2) {
+    if (k > 1) odd = k + 2 <= n ? keep(odd * x2) : odd * x2;
+    sum[k] += SIGN > 0 ? odd : -odd;
     if (k == n) break;
-    odd = k + 2 < n ? keep(odd * x2) : odd * x2;
-    sum[k + 1] += SIGN > 0 ? odd : -odd;
+    if (k > 1) even *= x2;
+    even = k + 3 <= n ? keep(even) : even;
+    sum[k + 1] += SIGN > 0 ? even : -even;
   }
 }
 
 // Adds dF/da_j and dF/dd_k of every element, times dy, to sums, lane by lane: K vectors a set, laid
-// out as the sets are.
-template <class IO, int FORM, int M, int N, bool NOISE, int PITCH, bool CAREFUL>
+// out as the sets are. Far elements add nothing.
+template <class IO, int FORM, int M, int N, bool NOISE, int PITCH>
 bool backward_strip(const Strip<IO>& strip, Vec<typename IO::Real>* sums) {
   using Real = typename IO::Real;
   using V = Vec<Real>;
@@ -178,74 +206,124 @@ bool backward_strip(const Strip<IO>& strip, Vec<typename IO::Real>* sums) {
   const int m = M >= 0 ? M : (int)s.problem->m, n = N >= 0 ? N : (int)s.problem->n;
   const int form = FORM >= 0 ? FORM : (int)s.problem->form;
   const int K = m + n + 2, W = Lanes<Real>::W;
+  constexpr bool paper = M == 5 && N == 4 && ENOUGH_REGISTERS;
+  using C = Coefficients<IO, FORM, M, N, NOISE, PITCH>;
   const V q = broadcast<Real>((Real)s.problem->q);
   const V limit = s.limit < 0 ? s.limit : s.limit * s.limit;  // of |x|^2; below 0 all lie above it
   V largest{};  // |x|^2
-  V noisy[room(M, N, NOISE)], sum[room(M, N)];
+  V sum[M >= 0 ? M + N + 2 : MAX_COEFFICIENTS];
+  Noise noise;
+  int64_t ahead = smaller(ROWS * s.columns, FETCH);
+  auto positive = [&](V v) { return form == ABS_TERMS ? absolute<Real>(v) : v; };
 
-  auto vector = [&](int64_t i, const V* set) __attribute__((always_inline)) {
-    const V* c = set;
-    if (NOISE) add_noise<IO, FORM, M, N, PITCH>(s, s.offset + i * W, set, noisy), c = noisy;
-    constexpr int by = NOISE ? 1 : PITCH;
-    const V *a = c, *d = c + (m + 1) * by;
-    V x = IO::load(s.x + i * W), g = IO::load(s.dy + i * s.dy_step);
+  // A vector in two halves: up to the division, and from there on. Between them stands a half of
+  // another vector, or the processor would wait for the division.
+  struct Half {
+    V x2, x3, A, dA, r;
+  };
+  auto start = [&](int64_t i, const C& c, bool careful) __attribute__((always_inline)) {
+    V x = IO::load(s.x + i * W);
     const V square = x * x;
-    largest = square > largest ? square : largest;  // in this order NaN does not count
-    if (CAREFUL) x = square > limit ? V{} : x, g = square > limit ? V{} : g;
-    const V z = form == ABS_TERMS ? absolute<Real>(x) : x;
-
-    V P = a[m * by], dP{}, A = d[n * by], dA{};
-    if (M == 5 && N == 4) {
-      quintic<by>(a, x, P, dP);
-      quartic<by>(d, z, A, dA);
-      if (form == OFFSET) A += d[0];
-    } else {  // Horner with the derivative in one pass: dP = dP x + P, then P = P x + a_j
-      for (int j = m - 1; j >= 0; j--) dP = dP * x + P, P = P * x + a[j * by];
-      for (int k = n - 1; k >= 0; k--) dA = dA * z + A, A = A * z + d[k * by];
+    if (careful) x = square > limit ? V{} : x;
+    else largest = square > largest ? square : largest;  // in this order NaN does not count
+    const V x2 = x * x, x3 = x2 * x, z = positive(x);
+    V A = c(m + 1 + n), dA{};
+    if (paper) {
+      quartic(c, z, x2, positive(x3), A, dA);
+      if (form == OFFSET) A += c(m + 1);
+    } else {  // Horner with the derivative in one pass: A' = A' z + A, then A = A z + d_k
+#pragma GCC unroll 4
+      for (int k = n - 1; k >= 0; k--) dA = dA * z + A, A = A * z + c(m + 1 + k);
     }
     const V r = 1 / (q + (form == FREE || form == ABS_TERMS ? A : absolute<Real>(A)));
-    const V F = P * r;
-    const V sF = form == FREE ? F : times_sign<Real>(F, form == ABS_TERMS ? x : A);
-    V ga = g * r, gb = (form == ABS_TERMS ? F : sF) * ga;  // dy dF/da_0, -dy dF/dd_0
-    put(s, i, ga * (dP - dA * sF));
+    return Half{x2, x3, A, dA, r};
+  };
+  auto finish = [&](int64_t i, const C& c, const Half& h,
+                    bool careful) __attribute__((always_inline)) {
+    V x = IO::load(s.x + i * W), g = IO::load(s.dy + i * s.dy_step);  // x again: a register less
+    if (careful) g = x * x > limit ? V{} : g, x = x * x > limit ? V{} : x;
+    const V x2 = h.x2, x3 = h.x3, x4 = x2 * x2, r = h.r;
+    V P = c(m), dP{};
+    if (paper) quintic(c, x, x2, x3, x4, P, dP);
+    else
+#pragma GCC unroll 8
+      for (int j = m - 1; j >= 0; j--) dP = dP * x + P, P = P * x + c(j);
+    const V sF = P * (form == FREE ? r : with_sign<Real>(r, form == ABS_TERMS ? x : h.A));
+    const V ga = g * r, gb = sF * ga;  // dy dF/da_0, -dy dF/dd_0
+    put(s, i, ga * (dP - h.dA * sF));
 
+    V* t = sum + m + 1;
+    const V w = keep(ga * x), v = keep(gb * x);  // dy dF/da_1, -dy dF/dd_1 (for abs_terms too)
     sum[0] += ga;
-    add_moments<1>(sum, m, ga, x);
-    if (form == OFFSET) sum[m + 1] -= gb;
-    add_moments<-1>(sum + m + 1, n, gb, z);
+    if (form == OFFSET) t[0] -= gb;
+    if (paper) {
+      sum[1] += w, sum[2] += w * x, sum[3] += w * x2, sum[4] += w * x3, sum[5] += w * x4;
+      t[1] -= v, t[2] -= v * positive(x), t[3] -= v * x2, t[4] -= v * positive(x3);
+    } else {
+      add_moments<1>(sum, m, w, x);
+      add_moments<-1>(t, n, v, positive(x));
+    }
   };
   auto clear = [&]() __attribute__((always_inline)) {
 #pragma GCC unroll 16
     for (int k = 0; k < K; k++) sum[k] = V{};
   };
-  auto add_to = [&](V* to) __attribute__((always_inline)) {
+  // The vectors first, first + step, ..., all with one set. Whether there were far ones.
+  auto run = [&](int64_t first, int64_t end, int64_t step, const V* set,
+                 V* to) __attribute__((always_inline)) {
+    auto coefficients = [&](int64_t l) __attribute__((always_inline)) {
+      return C{*s.problem, set, NOISE ? noise.of(*s.problem, l) : nullptr};
+    };
+    auto draw_at = [&](int64_t i, int64_t most) __attribute__((always_inline)) {
+      if (!NOISE) return most;
+      return noise.draw_ahead(*s.problem, *s.keys, s.offset + i * W, step * W, most);
+    };
+    clear();
+    largest = V{};
+    for (int64_t i = first, count; i < end; i += count * step) {
+      count = draw_at(i, (end - i + step - 1) / step);
+      if (!ENOUGH_REGISTERS) {
+        for (int64_t l = 0; l < count; l++) {
+          const Half h = start(i + l * step, coefficients(l), false);
+          finish(i + l * step, coefficients(l), h, false);
+        }
+        continue;
+      }
+      Half h = start(i, coefficients(0), false);
+      for (int64_t l = 1; l < count; l++) {
+        if (PITCH > 1) {  // where memory is read in order the processor does it by itself
+          __builtin_prefetch(s.x + ahead * W);
+          __builtin_prefetch(s.dy + ahead * s.dy_step);
+          ahead++;
+        }
+        const Half next = start(i + l * step, coefficients(l), false);
+        finish(i + (l - 1) * step, coefficients(l - 1), h, false);
+        h = next;
+      }
+      finish(i + (count - 1) * step, coefficients(count - 1), h, false);
+    }
+    const bool far = any<Real>(largest > limit);
+    if (far) {
+      clear();
+      for (int64_t i = first; i < end; i += step) {
+        draw_at(i, 1);
+        finish(i, coefficients(0), start(i, coefficients(0), true), true);
+      }
+    }
 #pragma GCC unroll 16
     for (int k = 0; k < K; k++) to[k * PITCH] += sum[k];
+    return far;
   };
 
-  if (PITCH == 1) {
-    clear();
-    for (int64_t i = 0; i < s.count; i++) vector(i, s.sets);
-    const bool found = any<Real>(largest > limit);
-    if (CAREFUL || !found) add_to(sums);
-    return found;
+  if (PITCH == 1) return run(0, s.count, 1, s.sets, sums);
+  bool far = false;
+  for (int64_t i = 0; i < s.count; i += ROWS * s.columns) {
+    const int64_t end = smaller(i + ROWS * s.columns, s.count);
+    for (int64_t j = 0; j < smaller(s.columns, end - i); j++)
+      far |= run(i + j, end, s.columns, s.sets + place(j, 2 * K, s.columns),
+                 sums + place(j, K, s.columns));
   }
-  // ROWS rows at once, unrolled, so that each load has a stream of its own; then those left over.
-  int64_t i = 0;
-  for (; i + ROWS * s.columns <= s.count; i += ROWS * s.columns)
-    for (int64_t j = 0; j < s.columns; j++) {
-      clear();
-      const V* set = s.sets + place(j, 2 * K, s.columns);
-#pragma GCC unroll 4
-      for (int l = 0; l < ROWS; l++) vector(i + j + l * s.columns, set);
-      add_to(sums + place(j, K, s.columns));
-    }
-  for (int64_t j = 0; i < s.count; i++, j = j + 1 < s.columns ? j + 1 : 0) {
-    clear();
-    vector(i, s.sets + place(j, 2 * K, s.columns));
-    add_to(sums + place(j, K, s.columns));
-  }
-  return any<Real>(largest > limit);
+  return far;
 }
 
 }  // namespace PADENET_ISA

@@ -70,7 +70,6 @@ struct Sweep {
   struct Strips {
     bool (*forward)(const Strip<IO>&);
     bool (*backward)(const Strip<IO>&, V*);
-    bool (*careful)(const Strip<IO>&, V*);
   };
 
   const Problem& p;
@@ -251,7 +250,6 @@ struct Sweep {
   void compute(const Strip<IO>& s, int used, V* total, double* own) const {
     const Strips& strips = s.columns > 1 ? many : one;
     if (!(backward ? strips.backward(s, total) : strips.forward(s))) return;
-    if (backward && strips.careful != strips.backward) strips.careful(s, total);
     if (s.stream) finish_stores();  // before some are written again
     if (backward) redo_backward(s, used, own);
     else redo_forward(s, used);
@@ -282,12 +280,13 @@ struct Sweep {
     const double* base = c + group_at(offset) * K;
     for (int64_t k = 0; k < K; k++) u[k] = base[k];
     if (!p.noise) return;
-    Lanes<double>::U words[4];
+    Words words[4], *const to = words;
+    const uint64_t at = offset;
     const int64_t count = K - (p.form != OFFSET);
     for (int64_t i = 0; i < count; i++) {
-      if (i % A_DRAW == 0) draw(p, keys, offset, (int)(i / A_DRAW), words);
+      if (i % A_DRAW == 0) draw<1>(p, keys, &at, (uint32_t)(i / A_DRAW), &to);
       const int64_t k = i <= p.m || p.form == OFFSET ? i : i + 1;
-      u[k] = noise(words, (int)(i % A_DRAW))[0] * noise_slope(u[k], p.alpha) +
+      u[k] = noise(words, (int)(i % A_DRAW), double())[0] * noise_slope(u[k], p.alpha) +
              noise_base(u[k], p.alpha);
     }
   }

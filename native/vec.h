@@ -55,17 +55,19 @@ inline Vec<Real> absolute(Vec<Real> v) {
   return (Vec<Real>)((I)v & ~Lanes<Real>::SIGN);
 }
 
-// v with the sign of s, and 0 where s is 0.
+// v >= 0 with the sign of s, and 0 where s is 0.
 template <class Real>
-inline Vec<Real> times_sign(Vec<Real> v, Vec<Real> s) {
+inline Vec<Real> with_sign(Vec<Real> v, Vec<Real> s) {
+#if defined(__AVX512DQ__)
+  // s 2^300 is 0 or infinite; the smaller of it and v, with its sign. A comparison would take a
+  // turn on the multipliers; these instructions run beside them.
+  if constexpr (sizeof(Real) == 4) {
+    const __m512 huge = _mm512_scalef_ps((__m512)s, _mm512_set1_ps(300));
+    return (Vec<Real>)_mm512_range_ps(huge, (__m512)v, 2);
+  }
+#endif
   using I = typename Lanes<Real>::I;
   const I zero{}, flipped = (I)v ^ ((I)s & Lanes<Real>::SIGN);
-#if defined(__AVX512F__)
-  if constexpr (sizeof(Real) == 4)
-    return (Vec<Real>)_mm512_maskz_ternarylogic_epi32(
-        _mm512_cmp_ps_mask((__m512)s, (__m512)zero, _CMP_NEQ_UQ), (__m512i)v, (__m512i)s,
-        _mm512_set1_epi32(INT32_MIN), 0x78);  // v ^ (s & SIGN)
-#endif
   return (Vec<Real>)(s != (Vec<Real>)zero ? flipped : zero);
 }
 

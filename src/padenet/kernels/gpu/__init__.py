@@ -1,0 +1,179 @@
+"""The Triton kernels (``sweeps.py``) on GPU tensors: asks for a plan (``plan.py``) and launches.
+
+Contract
+    x       dense in some order of its dims, read in memory order; anything else is copied first.
+    dy      laid out as x, or one number expanded (all strides 0); anything else is copied.
+    y, dx   laid out as x. Beside them 80 bytes for every 16 thousand elements are allocated.
+    a, b    any float dtype, computed in float32. float64 x is not taken.
+    order   sums in fixed chunks added in fixed order: the same bits every time.
+
+Nothing here waits for the device, so all of it can be captured in a CUDA graph.
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from padenet.kernels.gpu.plan import LANES, Plan, plan_for, power_of_two
+from padenet.kernels.native import _is_one_number, _memory_order, _same_layout
+from padenet.spec import FORMS, Spec
+
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_FORMS = {form: i for i, form in enumerate(FORMS)}
+
+
+@cache
+def _find() -> tuple[Any, str]:
+    """The kernels, or None and why."""
+    try:
+        from padenet.kernels.gpu import sweeps
+    except ImportError as e:
+        return None, f"Triton does not import ({e}). Install it with pip install triton."
+    return sweeps, ""
+
+
+def missing() -> str | None:
+    """Why there are no kernels, or None if there are."""
+    return _find()[1] or None
+
+
+def status() -> str:
+    if reason := missing():
+        return f"missing: {reason}"
+    if not torch.cuda.is_available():
+        return "Triton, no GPU"
+    return f"Triton, {torch.cuda.get_device_name()}"
+
+
+def refuses(x: Tensor, a: Tensor, b: Tensor) -> str | None:
+    """Why the kernels cannot take these tensors, or None."""
+    if not x.is_cuda:
+        return f"x is on {x.device}, the kernels need 'cuda'"
+    if x.dtype not in _DTYPES:
+        return f"x has dtype {x.dtype}, the kernels take float32, bfloat16 and float16"
+    return missing()
+
+
+def forward(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
+    order = _memory_order(x)
+    if order is None:
+        return forward(x.clone(), a, b, key, spec)
+    y = torch.empty_like(x)
+    plan = plan_for(
+        "forward", x.device, x.dtype, x.shape, order, _groups(a), spec[2], key is not None
+    )
+    if plan.noise is None:
+        return y.copy_(forward(x.contiguous(), a, b, key, spec))
+    if plan.programs:
+        _launch(plan, (x, y, a.contiguous(), b.contiguous()), a, b, key, spec, plan.batch)
+    return y
+
+
+def backward(
+    dy: Tensor, x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec
+) -> tuple[Tensor, Tensor, Tensor]:
+    order = _memory_order(x)
+    if order is None:
+        return backward(dy, x.clone(), a, b, key, spec)
+    dx = torch.empty_like(x)
+    groups = _groups(a)
+    plan = plan_for("backward", x.device, x.dtype, x.shape, order, groups, spec[2], key is not None)
+    if plan.noise is None:
+        flat, da, db = backward(dy, x.contiguous(), a, b, key, spec)
+        return dx.copy_(flat), da, db
+    if not plan.programs:
+        return dx, torch.zeros_like(a), torch.zeros_like(b)
+    one_number = False
+    if not _same_layout(dy, x):
+        one_number = _is_one_number(dy)
+        if not one_number:
+            dy = torch.empty_like(x).copy_(dy)
+    a, b = a.contiguous(), b.contiguous()
+    da, db = torch.empty_like(a), torch.empty_like(b)
+    sums = da
+    if not plan.alone:
+        count = a.size(-1) + b.size(-1)
+        sums = torch.empty(count * plan.slots, dtype=torch.float64, device=x.device)
+    _launch(plan, (dy, x, dx, a, b, sums, da, db), a, b, key, spec, one_number, plan.alone)
+    if not plan.alone:
+        _launch_total(plan, groups, (sums, b, da, db), a, b, spec)
+    return dx, da, db
+
+
+def _groups(a: Tensor) -> int:
+    return a.size(0) if a.dim() == 2 else 1
+
+
+def _launch(
+    plan: Plan,
+    tensors: tuple[Tensor, ...],
+    a: Tensor,
+    b: Tensor,
+    key: Tensor | None,
+    spec: Spec,
+    *flags: int,
+) -> None:
+    form, q, _, alpha = spec
+    seed, seed_ptr = 0, None
+    if key is not None:
+        seed, seed_ptr = (int(key), None) if key.is_cpu else (0, key)
+    unaligned = 0
+    for t in tensors:
+        unaligned = 2 * unaligned + (t.data_ptr() % 16 != 0)
+    m, n = a.size(-1) - 1, b.size(-1) - (form == "offset")
+    variant = form, m, n, a.dtype, unaligned, seed_ptr is None, flags
+    found = plan.ready.get(variant)
+    constants = found[1] if found else (_FORMS[form], m, n, *plan.shape, _on_nvidia(), *flags)
+    args = (*tensors, seed_ptr, seed, q, alpha, *plan.numbers, *constants)
+    kernel = _run(found and found[0], plan.kernel, plan, (plan.programs, 1, 1), args)
+    if not found:
+        plan.ready[variant] = kernel, constants
+
+
+def _launch_total(
+    plan: Plan, groups: int, tensors: tuple[Tensor, ...], a: Tensor, b: Tensor, spec: Spec
+) -> None:
+    variant = "total", spec.form, a.shape, b.shape, a.dtype
+    found = plan.ready.get(variant)
+    if found:
+        constants = found[1]
+    else:
+        layout, parts, unit = plan.shape[1], plan.shape[4], plan.shape[5]
+        width, span = plan.numbers[4] * unit * parts, plan.numbers[5]
+        columns = min(power_of_two(span), 1024) if layout == LANES else 1024
+        constant = spec.form == "offset"
+        constants = (
+            plan.slots // groups, plan.slots // width if layout == LANES else 1, width, span,
+            _FORMS[spec.form], a.size(-1) - 1, b.size(-1) - constant, layout,
+            1024 // columns, columns,
+        )  # fmt: skip
+    grid = groups, a.size(-1) + b.size(-1), 1
+    kernel = _run(found and found[0], "total", plan, grid, (*tensors, *constants))
+    if not found:
+        plan.ready[variant] = kernel, constants
+
+
+def _run(
+    kernel: Any, name: str, plan: Plan, grid: tuple[int, int, int], args: tuple[Any, ...]
+) -> Any:
+    """Launch on the current stream of the device, and return the compiled kernel for the next time:
+    asking Triton for it again takes longer than all the rest."""
+    device = plan.device
+    if device.type == "cuda" and device.index != torch.cuda.current_device():
+        with torch.cuda.device(device):
+            return _run(kernel, name, plan, grid, args)
+    if kernel is not None:
+        kernel(*args)
+        return kernel
+    options = {"num_warps": plan.threads // 32, "enable_fp_fusion": True}
+    if _on_nvidia() and name != "total":
+        options["maxnreg"] = plan.registers
+    compiled = getattr(_find()[0], name)[grid](*args, **options)
+    return None if compiled is None else compiled[grid]  # the interpreter compiles nothing
+
+
+@cache
+def _on_nvidia() -> bool:
+    return torch.cuda.is_available() and torch.version.hip is None

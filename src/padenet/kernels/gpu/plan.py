@@ -1,0 +1,158 @@
+"""How a tensor is cut into tiles and programs. What these are: ``sweeps.py``."""
+
+import math
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Any
+
+import torch
+
+FLAT, RUNS, LANES = range(3)
+_THREADS = 128
+_IN_A_ROW = 256  # elements that a thread sums one after the other, at most
+_SMALL = 2**16  # elements that one program sums alone
+
+
+@dataclass(eq=False, slots=True)
+class Plan:
+    """How a tensor is cut into programs, and the kernels that have run so."""
+
+    kernel: str
+    device: torch.device
+    programs: int
+    threads: int
+    registers: int
+    slots: int  # numbers in which one sum of all units is left
+    alone: bool  # one program sums all of a unit
+    numbers: tuple[int, ...]  # rows, steps, abreast, numel, width, span, middle, minor
+    shape: tuple[int, ...]  # NOISE, LAYOUT, ROWS, COLS, PARTS, UNIT, FAR_ROWS, FAR_COLS, BIG
+    noise: int | None  # NOISE, or None: not in this order of dims
+    batch: int  # tiles that forward loads together
+    ready: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=4096)
+def plan_for(
+    kernel: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    shape: torch.Size,
+    order: tuple[int, ...],
+    groups: int,
+    channel_dim: int,
+    noise: bool,
+) -> Plan:
+    numel = math.prod(shape)
+    kind, middle, minor = _noise_order(shape, order) if noise else (0, 1, 1)
+    parts = 4 // dtype.itemsize  # elements in a word
+    threads, unit = _THREADS, 1
+    alone = kernel == "backward" and groups == 1 and numel <= _SMALL
+    if groups == 1 or not numel:
+        threads = 4 * threads if alone else threads
+        layout, tile_rows, columns = FLAT, 1, 4 * threads
+        width = span = columns
+        rows = -(-numel // (columns * parts))
+        tiles, units = rows, 1  # of a unit; units, or blocks of columns
+    else:
+        c = channel_dim % len(shape)
+        after = order[order.index(c) + 1 :] if order and c in order else range(c + 1, len(shape))
+        span = shape[c] // groups * math.prod(shape[d] for d in after)
+        parts = parts if span % parts == 0 else 1
+        columns = _columns(span // parts, 4 * threads)
+        if columns:
+            layout, units = RUNS, groups
+        else:
+            layout = LANES
+            parts = 4 // dtype.itemsize if groups * span % 2 == 0 else 1
+            columns = min(power_of_two(groups * span // parts), threads)
+            units = -(-groups * span // (parts * columns))
+        tile_rows = 4 * threads // columns
+        width, span = groups * span // parts, span // parts if layout == RUNS else span
+        rows = numel // (width * parts)
+        tiles = -(-rows // tile_rows)
+        if layout == RUNS:
+            tiles *= -(-span // columns)
+            unit = 4 if span % 4 == 0 else 1
+    registers = _registers(kernel, layout, parts, noise)
+    if alone:
+        chunks, steps, abreast, batch = 1, tiles, 1, 1
+    elif kernel == "forward" and layout != LANES and not noise:
+        steps = batch = 4
+        chunks = abreast = -(-tiles // steps)
+    else:  # as few waves of programs as the length of a sum allows, each on a stretch of its own
+        at_once, batch = max(1, _at_once(registers, device) // units), 1
+        waves = -(-tiles // (at_once * (_IN_A_ROW // (4 * parts))))
+        stretch = -(-tiles // max(waves, 1))
+        abreast = max(1, min(at_once, stretch))
+        steps = -(-stretch // abreast)
+        chunks = waves * abreast
+    far_columns = columns * parts if layout == LANES else min(columns * parts, threads)
+    return Plan(
+        kernel,
+        device,
+        chunks * units,
+        threads,
+        registers,
+        chunks * (width * parts if layout == LANES else units),
+        alone or (kernel == "backward" and chunks == 1 and layout == RUNS),
+        (rows, steps, abreast, numel, width // unit, span // unit, middle, minor),
+        (
+            kind or 0, layout, tile_rows, columns, parts, unit,
+            max(1, threads // far_columns), far_columns, numel >= 2**31,
+        ),
+        kind,
+        batch,
+    )  # fmt: skip
+
+
+def _registers(kernel: str, layout: int, parts: int, noise: bool) -> int:
+    """The most that a thread may have, so that enough programs run at once. The first sweep gets by
+    with them; that over far elements would take more."""
+    if noise:
+        return 64
+    lanes = layout == LANES
+    if kernel == "forward":
+        return (48 if lanes else 40) if parts == 2 else 32
+    return (80 if parts == 2 else 64) if lanes else 56
+
+
+@cache
+def _at_once(registers: int, device: torch.device) -> int:
+    """How many programs run at once: of more, the last would run while most of the GPU rests."""
+    if device.type != "cuda":  # the interpreter
+        return 4
+    cores = torch.cuda.get_device_properties(device).multi_processor_count
+    return cores * (2**16 // (registers * _THREADS))
+
+
+def _columns(span: int, most: int) -> int:
+    """The widest tile that wastes little of itself at the end of a span, 0 if there is none."""
+    for waste in (16, 8):
+        columns = most
+        while columns >= 16:
+            if columns * -(-span // columns) * (waste - 1) <= span * waste:
+                return columns
+            columns //= 2
+    return 0
+
+
+def power_of_two(n: int) -> int:
+    return 1 << (n - 1).bit_length()
+
+
+def _noise_order(shape: torch.Size, order: tuple[int, ...]) -> tuple[int | None, int, int]:
+    """NOISE, middle and minor of the kernels for dims that lie in memory in ``order``."""
+    strides = torch.empty(shape, device="meta").stride()
+    parts: list[tuple[int, int]] = []  # size and stride by shape of what lies together either way
+    for d in order:
+        if parts and parts[-1][1] == strides[d] * shape[d]:
+            parts[-1] = parts[-1][0] * shape[d], strides[d]
+        else:
+            parts.append((shape[d], strides[d]))
+    if len(parts) <= 1:
+        return 1, 1, 1
+    (middle, stride_middle), (minor, stride_minor) = parts[-2:]
+    swapped = stride_middle == 1 and stride_minor == middle
+    if swapped and (len(parts) == 2 or (len(parts) == 3 and parts[0][1] == middle * minor)):
+        return 2, middle, minor
+    return None, 1, 1

@@ -1,0 +1,277 @@
+"""The Triton kernels. Formula: ``padenet/reference.py``; how they are launched: ``__init__.py``.
+
+A tensor is a matrix of ``width`` columns in memory order. It is cut into tiles of ROWS x COLS, and
+a program takes ``steps`` of them: ``abreast`` programs advance side by side. The layouts:
+
+    FLAT    one unit: a row is COLS words of the tensor, whatever its shape.
+    RUNS    ``span`` neighbouring columns share a unit: a program stays with one unit.
+    LANES   short spans: every column of a tile has a unit of its own.
+
+Rows and columns count words: one element, or PARTS = 2 of 16 bits. A thread holds four words of a
+tile and computes them one element after the other, while the next four are on their way.
+
+This is done in float32 as long as no |x| lies above a limit that the coefficients set. If some did,
+the program sweeps its tiles again, in float64 and with the powers that would overflow divided out
+(``far.py``). The same sweep takes the last elements of a FLAT tensor, fewer than 16, which no
+aligned load covers.
+
+Sums: at most 256 elements one after the other in a thread, then a tree over the threads, and in
+float64 over the programs (``total``). No order depends on timing: the same bits every time.
+
+``a`` holds a_0 .. a_m, ``d`` holds d_0 .. d_n: d_0 is 0 but for "offset", and d_k is |b_k| for
+"abs_terms". Both are tuples of numbers, of rows (LANES) or of tiles (noise).
+"""
+
+import triton
+import triton.language as tl
+
+from padenet.kernels.gpu.draws import noisy
+from padenet.kernels.gpu.far import evaluate
+from padenet.kernels.gpu.formula import (
+    ABS_TERMS,
+    FREE,
+    OFFSET,
+    coefficients,
+    denominator,
+    exceeds,
+    in_threads,
+    joined_sets,
+    larger,
+    limits,
+    pick_set,
+    polynomials,
+    reciprocal,
+    times_sign,
+)
+from padenet.kernels.gpu.sums import added, plus, reduced, without_constant, zero_if, zeros
+from padenet.kernels.gpu.tiles import (
+    LANES,
+    fetch,
+    narrow,
+    next_tile,
+    offsets_of,
+    part,
+    piece_of,
+    place_of,
+    position,
+    put,
+)
+
+
+@triton.jit(do_not_specialize=["seed", "rows", "steps", "abreast", "numel", "middle", "minor"])
+def forward(
+    x_ptr, y_ptr, a_ptr, b_ptr, seed_ptr, seed: "i64", q, alpha,
+    rows, steps, abreast, numel, width, span, middle, minor,
+    FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, NOISE: tl.constexpr,
+    LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
+    UNIT: tl.constexpr, FAR_ROWS: tl.constexpr, FAR_COLS: tl.constexpr, BIG: tl.constexpr,
+    NVIDIA: tl.constexpr, BATCH: tl.constexpr,
+):  # fmt: skip
+    DEEP: tl.constexpr = ROWS // 4 if LAYOUT == LANES else ROWS
+    WIDE: tl.constexpr = COLS if LAYOUT == LANES else COLS // 4
+    SETS: tl.constexpr = PARTS if LAYOUT == LANES else 1
+    base, tiles, unit, slot, place = place_of(
+        rows, steps, abreast, numel, width * UNIT, span * UNIT, LAYOUT, ROWS, COLS, PARTS, BIG
+    )
+    end, rest = place[0], place[1]
+    x_ptr += base
+    y_ptr += base
+    a, d = coefficients(
+        a_ptr, b_ptr, unit, width * UNIT, span * UNIT, FORM, M, N, LAYOUT, COLS, PARTS
+    )
+    if seed_ptr is not None:
+        seed = tl.load(seed_ptr)
+
+    largest = zeros(SETS, DEEP, WIDE, tl.float32)
+    for tile in range(0, tiles, BATCH):
+        row, column = position(tile, place, ROWS, COLS, LAYOUT)
+        held = fetch(x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, PARTS, False)
+        for j in tl.static_range(1, BATCH):
+            row, column = next_tile(row, column, tile + j < tiles, place, LAYOUT, ROWS, COLS)
+            held = held + fetch(x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, PARTS, False)
+        row, column = position(tile, place, ROWS, COLS, LAYOUT)
+        for j in tl.static_range(BATCH):
+            out = ()
+            for i in tl.static_range(4 * PARTS):
+                x = part(held[4 * j + i // PARTS], i % PARTS, PARTS, x_ptr)
+                largest = larger(largest, tl.abs(x), i % SETS, SETS)
+                u, v = noisy(
+                    pick_set(a, i % SETS, M + 1), pick_set(d, i % SETS, N + 1),
+                    base + offsets_of(row, column, i, place, LAYOUT, ROWS, COLS, PARTS),
+                    seed, alpha, middle, minor, FORM, M, N, NOISE,
+                )  # fmt: skip
+                P, dP, A, dA = polynomials(x, u, v, FORM, M, N)
+                out = out + (P * reciprocal(denominator(A, q, FORM), NVIDIA),)
+            put(y_ptr, row, column, place, out, LAYOUT, ROWS, COLS, PARTS, NVIDIA)
+            row, column = next_tile(row, column, tile + j + 1 < tiles, place, LAYOUT, ROWS, COLS)
+
+    limit = limits(a, d, M, N, SETS, NOISE)
+    some_far = exceeds(largest, limit, SETS)
+    if some_far or end < rest:
+        tl.debug_barrier()  # elements written above are written again, by other threads
+        far_limit = joined_sets(limit, 1, SETS, COLS)[0]
+        far_a = joined_sets(a, M + 1, SETS, COLS)
+        far_d = joined_sets(d, N + 1, SETS, COLS)
+        for tile in range(
+            tl.where(some_far, 0, (end // (COLS * PARTS) - place[6]) // abreast), tiles
+        ):
+            for piece in range(0, ROWS * COLS * PARTS, FAR_ROWS * FAR_COLS):
+                offset, mine = piece_of(
+                    tile, piece, place, LAYOUT, ROWS, COLS, PARTS, FAR_ROWS, FAR_COLS
+                )
+                x = tl.load(x_ptr + offset, mine, 0.0)
+                mine &= (tl.abs(x.to(tl.float32)) > far_limit) | (offset >= end)
+                u, v = noisy(
+                    far_a, far_d, base + offset, seed, alpha, middle, minor, FORM, M, N, NOISE
+                )
+                wide = x.to(tl.float64)
+                y, dx, da, db = evaluate(wide, wide, u, v, q, FORM, M, N)
+                tl.store(y_ptr + offset, narrow(y, y_ptr), mine)
+
+
+@triton.jit(do_not_specialize=["seed", "rows", "steps", "abreast", "numel", "middle", "minor"])
+def backward(
+    dy_ptr, x_ptr, dx_ptr, a_ptr, b_ptr, sums_ptr, da_ptr, db_ptr, seed_ptr, seed: "i64", q, alpha,
+    rows, steps, abreast, numel, width, span, middle, minor,
+    FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, NOISE: tl.constexpr,
+    LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
+    UNIT: tl.constexpr, FAR_ROWS: tl.constexpr, FAR_COLS: tl.constexpr, BIG: tl.constexpr,
+    NVIDIA: tl.constexpr, ONE_DY: tl.constexpr, ALONE: tl.constexpr,
+):  # fmt: skip
+    """dx, and the sums of this program: for ``total``, or ALONE in its unit, da and db."""
+    K: tl.constexpr = M + 1 + N + (FORM == OFFSET)
+    DEEP: tl.constexpr = ROWS // 4 if LAYOUT == LANES else ROWS
+    WIDE: tl.constexpr = COLS if LAYOUT == LANES else COLS // 4
+    SETS: tl.constexpr = PARTS if LAYOUT == LANES else 1
+    DY_PARTS: tl.constexpr = 1 if ONE_DY else PARTS
+    base, tiles, unit, slot, place = place_of(
+        rows, steps, abreast, numel, width * UNIT, span * UNIT, LAYOUT, ROWS, COLS, PARTS, BIG
+    )
+    end, rest = place[0], place[1]
+    x_ptr += base
+    dx_ptr += base
+    dy_ptr += 0 if ONE_DY else base
+    row, column = position(0, place, ROWS, COLS, LAYOUT)
+    four = fetch(x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, PARTS, False)
+    dfour = fetch(dy_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, DY_PARTS, ONE_DY)
+    a, d = coefficients(
+        a_ptr, b_ptr, unit, width * UNIT, span * UNIT, FORM, M, N, LAYOUT, COLS, PARTS
+    )
+    top_a, top_d = in_threads(
+        a_ptr, b_ptr, unit, a, d, numel, FORM, M, N, LAYOUT, NOISE, DEEP, WIDE
+    )
+    if seed_ptr is not None:
+        seed = tl.load(seed_ptr)
+
+    largest = zeros(SETS, DEEP, WIDE, tl.float32)
+    sums = zeros(SETS * K, DEEP, WIDE, tl.float32)
+    for tile in range(0, tiles):
+        held, dheld, at, begin = four, dfour, row, column
+        row, column = next_tile(row, column, tile + 1 < tiles, place, LAYOUT, ROWS, COLS)
+        four = fetch(x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, PARTS, False)
+        dfour = fetch(dy_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, DY_PARTS, ONE_DY)
+        out = ()
+        for i in tl.static_range(4 * PARTS):
+            x = part(held[i // PARTS], i % PARTS, PARTS, x_ptr)
+            dy = part(dheld[i // PARTS], i % PARTS, DY_PARTS, dy_ptr)
+            largest = larger(largest, tl.abs(x), i % SETS, SETS)
+            u, v = noisy(
+                pick_set(top_a, i % SETS, M + 1), pick_set(top_d, i % SETS, N + 1),
+                base + offsets_of(at, begin, i, place, LAYOUT, ROWS, COLS, PARTS),
+                seed, alpha, middle, minor, FORM, M, N, NOISE,
+            )  # fmt: skip
+            P, dP, A, dA = polynomials(x, u, v, FORM, M, N)
+            r = reciprocal(denominator(A, q, FORM), NVIDIA)
+            F = P * r
+            if FORM == FREE:
+                sF = F
+            else:
+                sF = times_sign(F, x if FORM == ABS_TERMS else A)
+            ga = dy * r
+            gb = (F if FORM == ABS_TERMS else sF) * ga
+            out = out + (ga * (dP - dA * sF),)
+            sums = added(sums, ga, gb, x, i % SETS, SETS, FORM, M, N)
+        put(dx_ptr, at, begin, place, out, LAYOUT, ROWS, COLS, PARTS, NVIDIA)
+
+    limit = limits(a, d, M, N, SETS, NOISE)
+    total = reduced(sums, LAYOUT, K, SETS)
+    some_far = exceeds(largest, limit, SETS)
+    if some_far or end < rest:
+        tl.debug_barrier()  # elements written above are written again, by other threads
+        far_limit = joined_sets(limit, 1, SETS, COLS)[0]
+        far_a = joined_sets(a, M + 1, SETS, COLS)
+        far_d = joined_sets(d, N + 1, SETS, COLS)
+        far_sums = zeros(K, FAR_ROWS, FAR_COLS, tl.float64)
+        for tile in range(
+            tl.where(some_far, 0, (end // (COLS * PARTS) - place[6]) // abreast), tiles
+        ):
+            for piece in range(0, ROWS * COLS * PARTS, FAR_ROWS * FAR_COLS):
+                offset, mine = piece_of(
+                    tile, piece, place, LAYOUT, ROWS, COLS, PARTS, FAR_ROWS, FAR_COLS
+                )
+                mine &= offset >= tl.where(some_far, 0, end)
+                x = tl.load(x_ptr + offset, mine, 0.0)
+                dy = tl.load(dy_ptr + (0 if ONE_DY else offset), mine, 0.0)
+                u, v = noisy(
+                    far_a, far_d, base + offset, seed, alpha, middle, minor, FORM, M, N, NOISE
+                )
+                y, dx, da, db = evaluate(dy.to(tl.float64), x.to(tl.float64), u, v, q, FORM, M, N)
+                far_sums = plus(far_sums, da + without_constant(db, FORM, N), K)
+                mine &= (tl.abs(x.to(tl.float32)) > far_limit) | (offset >= end)
+                tl.store(dx_ptr + offset, narrow(dx, dx_ptr), mine)
+        again = reduced(far_sums, LAYOUT, K, 1)
+        total = plus(zero_if(some_far, total, K), again, K)
+
+    if ALONE:
+        for i in tl.static_range(K):
+            _write(da_ptr, db_ptr, b_ptr, unit, i, total[i], FORM, M, N)
+    elif LAYOUT == LANES:
+        columns: tl.constexpr = COLS * PARTS
+        column = unit * PARTS + tl.arange(0, columns)
+        for i in tl.static_range(K):
+            row = sums_ptr + (i * (tl.num_programs(0) // tl.cdiv(width * UNIT, COLS)) + slot) * (
+                width * UNIT * PARTS
+            )
+            tl.store(row + column, total[i], column < width * UNIT * PARTS)
+    else:
+        for i in tl.static_range(K):
+            tl.store(sums_ptr + i * tl.num_programs(0) + slot, total[i])
+
+
+@triton.jit(do_not_specialize=["count", "chunks"])
+def total(
+    sums_ptr, b_ptr, da_ptr, db_ptr, count, chunks, width, span,
+    FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, LAYOUT: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """Add up one sum of one unit over the programs: ``count`` numbers, or in LANES ``chunks`` rows
+    of ``span`` of ``width`` numbers each."""
+    unit, i = tl.program_id(0), tl.program_id(1)
+    column = tl.arange(0, COLS)[None, :]
+    if LAYOUT == LANES:
+        sums_ptr += i.to(tl.int64) * chunks * width + unit * span
+        rows, stride, inner = chunks, width, span
+    else:
+        sums_ptr += (i.to(tl.int64) * tl.num_programs(0) + unit) * count
+        rows, stride, inner = tl.cdiv(count, COLS), COLS, count
+    acc = tl.zeros((ROWS, COLS), tl.float64)
+    for start in range(0, rows, ROWS):
+        row = start + tl.arange(0, ROWS)[:, None]
+        here = (row < rows) & (column + (0 if LAYOUT == LANES else row * COLS) < inner)
+        acc += tl.load(sums_ptr + row.to(tl.int64) * stride + column, here, 0.0)
+    _write(da_ptr, db_ptr, b_ptr, unit, i, tl.sum(acc), FORM, M, N)
+
+
+@triton.jit
+def _write(
+    da_ptr, db_ptr, b_ptr, unit, i, sum, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr
+):
+    """Sum ``i`` of a unit to its place, with the sign of -b and for "abs_terms" that of b."""
+    if i <= M:
+        tl.store(da_ptr + unit * (M + 1) + i, sum.to(da_ptr.dtype.element_ty))
+    else:
+        at = unit * (N + (FORM == OFFSET)) + i - M - 1
+        if FORM == ABS_TERMS:
+            b = tl.load(b_ptr + at)
+            sum = tl.where(b > 0, sum, tl.where(b < 0, -sum, tl.where(b == 0, 0.0, b)))
+        tl.store(db_ptr + at, (-sum).to(db_ptr.dtype.element_ty))

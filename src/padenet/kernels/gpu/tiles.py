@@ -1,0 +1,239 @@
+"""Where a program finds its words, and how a thread gets at them. Layouts: ``sweeps.py``."""
+
+import os
+
+import triton
+import triton.language as tl
+
+FLAT, RUNS, LANES = (tl.constexpr(i) for i in range(3))
+INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
+
+
+@triton.jit
+def place_of(
+    rows, steps, abreast, numel, width, span, LAYOUT: tl.constexpr, ROWS: tl.constexpr,
+    COLS: tl.constexpr, PARTS: tl.constexpr, BIG: tl.constexpr,
+):  # fmt: skip
+    """Where the unit of this program begins, how many tiles the program has, its unit (in LANES its
+    first column), the place of its sums, and what its tiles need to know:
+
+        end, rest       elements that aligned loads reach, and, if one of its tiles is cut off
+                        there, all elements (FLAT)
+        width           words from a row to the next
+        rows, columns   that belong to the unit
+        across          tiles side by side in a unit
+        first, abreast  the program takes tile ``first`` of the unit and then every ``abreast``-th
+    """
+    pid = tl.program_id(0)
+    if LAYOUT == FLAT:
+        units, unit, start, columns, across, chunk = 1, 0, 0, COLS, 1, pid
+    elif LAYOUT == LANES:
+        units = tl.cdiv(width, COLS)
+        unit, chunk, across = pid % units * COLS, pid // units, 1
+        start, columns = unit, tl.minimum(COLS, width - unit)
+    else:
+        units = width // span
+        unit, chunk, across = pid % units, pid // units, tl.cdiv(span, COLS)
+        start, columns = unit * span, span
+    slot = unit * (tl.num_programs(0) // units) + chunk if LAYOUT == RUNS else chunk
+    first = chunk // abreast * abreast * steps + chunk % abreast
+    tiles = tl.minimum(steps, tl.cdiv(tl.cdiv(rows, ROWS) * across - first, abreast))
+    end, rest = numel, numel
+    if LAYOUT == FLAT:
+        end = numel // 16 * 16
+        cut = end // (COLS * PARTS) - first
+        mine = (cut >= 0) & (cut % abreast == 0) & (cut // abreast < tiles)
+        rest = tl.where(mine, numel, end)
+    if BIG:
+        width, end, rest = width.to(tl.int64), end.to(tl.int64), rest.to(tl.int64)
+    base = start.to(tl.int64) * PARTS if LAYOUT != FLAT else 0
+    return base, tiles, unit, slot, (end, rest, width, rows, columns, across, first, abreast)
+
+
+@triton.jit
+def position(tile, place, ROWS: tl.constexpr, COLS: tl.constexpr, LAYOUT: tl.constexpr):
+    """Row and column of a tile."""
+    n = place[6] + tile * place[7]
+    if LAYOUT == RUNS:
+        return n // place[5] * ROWS, n % place[5] * COLS
+    else:
+        return n * ROWS, 0
+
+
+@triton.jit
+def next_tile(
+    row, column, more, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr
+):
+    """The tile after that at row and column; outside the tensor after the last."""
+    across, abreast = place[5], place[7]
+    if LAYOUT == RUNS:
+        row += abreast // across * ROWS
+        column += abreast % across * COLS
+        inside = column < across * COLS
+        row = tl.where(inside, row, row + ROWS)
+        column = tl.where(inside, column, column - across * COLS)
+    else:
+        row += abreast * ROWS
+    return tl.where(more, row, place[3]), column
+
+
+@triton.jit
+def _words(
+    row, column, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    PARTS: tl.constexpr,
+):  # fmt: skip
+    """Offsets of ROWS x COLS words, and which of them are inside."""
+    width, below, columns = place[2], place[3], place[4]
+    i, j = tl.arange(0, ROWS)[:, None], tl.arange(0, COLS)[None, :]
+    word = row * width + column + (i * width + j)
+    if LAYOUT == FLAT:
+        here = word < place[0] // PARTS
+    else:
+        here = (row + i < below) & (column + j < columns)
+    return word, here
+
+
+@triton.jit
+def fetch(
+    ptr, row, column, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    PARTS: tl.constexpr, DY_PARTS: tl.constexpr, ONE: tl.constexpr,
+):  # fmt: skip
+    """Four words for each thread: side by side, or in LANES below each other."""
+    if LAYOUT == LANES:
+        four = ()
+        for i in tl.static_range(4):
+            word, here = _words(
+                row + i * (ROWS // 4), column, place, LAYOUT, ROWS // 4, COLS, PARTS
+            )
+            four = four + (_load(ptr, word, here, DY_PARTS, ONE),)
+        return four
+    else:
+        word, here = _words(row, column, place, LAYOUT, ROWS, COLS, PARTS)
+        return _split(_load(ptr, word, here, DY_PARTS, ONE), ROWS, COLS // 4)
+
+
+@triton.jit
+def put(
+    ptr, row, column, place, values, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    PARTS: tl.constexpr, NVIDIA: tl.constexpr,
+):  # fmt: skip
+    words = ()
+    for i in tl.static_range(4):
+        if PARTS == 1:
+            words = words + (narrow(values[i], ptr),)
+        else:
+            words = words + (_packed(values[2 * i], values[2 * i + 1], ptr, NVIDIA),)
+    pointer = ptr if PARTS == 1 else ptr.to(tl.pointer_type(tl.int32))
+    if LAYOUT == LANES:
+        for i in tl.static_range(4):
+            word, here = _words(
+                row + i * (ROWS // 4), column, place, LAYOUT, ROWS // 4, COLS, PARTS
+            )
+            tl.store(pointer + word, words[i], here)
+    else:
+        word, here = _words(row, column, place, LAYOUT, ROWS, COLS, PARTS)
+        tl.store(pointer + word, _joined(words, ROWS, COLS // 4), here)
+
+
+@triton.jit
+def offsets_of(
+    row, column, i: tl.constexpr, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr,
+    COLS: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """Offsets of element ``i`` of those that the threads got from ``fetch``."""
+    width = place[2]
+    WORD: tl.constexpr = i // PARTS
+    if LAYOUT == LANES:
+        j, k = tl.arange(0, ROWS // 4)[:, None], tl.arange(0, COLS)[None, :]
+        word = (row + WORD * (ROWS // 4)) * width + (j * width + k)
+    else:
+        j, k = tl.arange(0, ROWS)[:, None], tl.arange(0, COLS // 4)[None, :]
+        word = row * width + column + (j * width + 4 * k + WORD)
+    return word * PARTS + i % PARTS
+
+
+@triton.jit
+def piece_of(
+    tile, piece, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    PARTS: tl.constexpr, FAR_ROWS: tl.constexpr, FAR_COLS: tl.constexpr,
+):  # fmt: skip
+    """Offsets of the elements of a piece of a tile, and which of them are inside."""
+    row, column = position(tile, place, ROWS, COLS, LAYOUT)
+    ACROSS: tl.constexpr = COLS * PARTS // FAR_COLS
+    n = piece // (FAR_ROWS * FAR_COLS)
+    i = row + n // ACROSS * FAR_ROWS + tl.arange(0, FAR_ROWS)[:, None]
+    j = column * PARTS + n % ACROSS * FAR_COLS + tl.arange(0, FAR_COLS)[None, :]
+    offset = i * (place[2] * PARTS) + j
+    if LAYOUT == FLAT:
+        here = offset < place[1]
+    else:
+        here = (i < place[3]) & (j < place[4] * PARTS)
+    return offset, here
+
+
+@triton.jit
+def _load(ptr, word, here, PARTS: tl.constexpr, ONE: tl.constexpr = False):
+    """Words of PARTS elements; or one element for all."""
+    if ONE:
+        return tl.load(ptr + 0 * word, here, 0.0)
+    elif PARTS == 1:
+        return tl.load(ptr + word, here, 0.0)
+    else:
+        return tl.load(ptr.to(tl.pointer_type(tl.int32)) + word, here, 0)
+
+
+@triton.jit
+def part(words, part: tl.constexpr, PARTS: tl.constexpr, ptr):
+    """One element of each word, in float32."""
+    if PARTS == 1:
+        return words.to(tl.float32)
+    elif ptr.dtype.element_ty == tl.bfloat16:
+        bits = words & -65536 if part else words << 16
+        return bits.to(tl.float32, bitcast=True)
+    else:
+        half = words >> 16 if part else words
+        return half.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+
+
+@triton.jit
+def _packed(low, high, ptr, NVIDIA: tl.constexpr):
+    if NVIDIA and ptr.dtype.element_ty == tl.bfloat16:
+        return tl.inline_asm_elementwise(
+            "cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,f,f", [low, high], tl.int32, is_pure=True, pack=1
+        )
+    elif NVIDIA:
+        return tl.inline_asm_elementwise(
+            "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [low, high], tl.int32, is_pure=True, pack=1
+        )
+    else:
+        low = narrow(low, ptr).to(tl.uint16, bitcast=True).to(tl.int32)
+        high = narrow(high, ptr).to(tl.int16, bitcast=True).to(tl.int32)
+        return low | (high << 16)
+
+
+@triton.jit
+def narrow(v, ptr):
+    """v in the type that ``ptr`` points to, rounded to nearest: the interpreter would cut."""
+    if INTERPRETED and ptr.dtype.element_ty == tl.bfloat16:
+        v = v.to(tl.float32)
+        bits = v.to(tl.int32, bitcast=True)
+        bits += 0x7FFF + ((bits >> 16) & 1)
+        return tl.where(v == v, bits.to(tl.float32, bitcast=True), v).to(tl.bfloat16)
+    else:
+        return v.to(tl.float32).to(ptr.dtype.element_ty)
+
+
+@triton.jit
+def _split(t, DEEP: tl.constexpr, WIDE: tl.constexpr):
+    """The four neighbours that a thread holds, one by one."""
+    even, odd = tl.split(tl.reshape(t, (DEEP, WIDE, 2, 2)))
+    e0, e2 = tl.split(even)
+    e1, e3 = tl.split(odd)
+    return e0, e1, e2, e3
+
+
+@triton.jit
+def _joined(four, DEEP: tl.constexpr, WIDE: tl.constexpr):
+    """What ``_split`` took apart."""
+    t = tl.join(tl.join(four[0], four[2]), tl.join(four[1], four[3]))
+    return tl.reshape(t, (DEEP, 4 * WIDE))
