@@ -1,21 +1,24 @@
-"""The bars that the CPU kernel is held to, judged from a record."""
+"""The bars that the kernels are held to, judged from a record."""
 
 import statistics
 from dataclasses import dataclass
 
 from measure import Record
 
-FORWARD, BOTH = "forward", "forward + backward"
+FORWARD, BACKWARD, BOTH = "forward", "backward", "forward + backward"
 FLOAT32, BFLOAT16 = "float32", "bfloat16"
 ALL = {"work": (FORWARD, BOTH), "dtypes": (FLOAT32, BFLOAT16)}
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """p50 of each of ``what`` over p50 of ``to``, the worst of all works and dtypes."""
+    """p50 of each of ``what`` over p50 of ``to``, the worst of all works and dtypes.
+
+    A limit of None judges nothing: the ratio is of interest.
+    """
 
     text: str
-    limit: float
+    limit: float | None
     what: tuple[str, ...]
     to: str
     work: tuple[str, ...] = (BOTH,)
@@ -41,6 +44,33 @@ RATIOS = (
     Ratio("RPAU forward + backward / PAU", 3.0, ("RPAU",), "PAU", dtypes=ALL["dtypes"]),
     Ratio("small tensor, forward + backward / relu", 2.5, ("PAU",), "relu", size="small"),
 )
+GPU_FLOOR = "floor: copy, add"  # a copy for forward, a three-stream add for backward
+_F, _B = {"work": (FORWARD,)}, {"work": (BACKWARD,)}
+_BF16 = {"dtypes": (BFLOAT16,)}
+_CHANNELS = {"dtypes": (FLOAT32, BFLOAT16), "size": "channels"}
+_GROUPS = (("PAU, 8 groups",), GPU_FLOOR)
+_NCHW = (("PAU, 64 groups",), "PAU")
+_NHWC = (("PAU, 64 groups, channels_last",), "PAU, channels_last")
+GPU_RATIOS = (
+    Ratio("fp32 forward / copy", 1.02, ("PAU",), GPU_FLOOR, **_F),
+    Ratio("bf16 forward / copy", 1.02, ("PAU",), GPU_FLOOR, **_F, **_BF16),
+    Ratio("fp32 backward / add", 1.05, ("PAU",), GPU_FLOOR, **_B),
+    Ratio("bf16 backward / add", 1.25, ("PAU",), GPU_FLOOR, **_B, **_BF16),
+    Ratio("8 groups, fp32 forward / copy", None, *_GROUPS, **_F, size="groups"),
+    Ratio("8 groups, bf16 forward / copy", None, *_GROUPS, **_F, **_BF16, size="groups"),
+    Ratio("8 groups, fp32 backward / add", 1.15, *_GROUPS, **_B, size="groups"),
+    Ratio("8 groups, bf16 backward / add", 1.4, *_GROUPS, **_B, **_BF16, size="groups"),
+    Ratio("one unit a channel / one, forward", 1.15, *_NCHW, **_F, **_CHANNELS),
+    Ratio("one unit a channel / one, backward", 1.15, *_NCHW, **_B, **_CHANNELS),
+    Ratio("one unit a channel / one, channels_last, forward", 1.15, *_NHWC, **_F, **_CHANNELS),
+    Ratio("one unit a channel / one, channels_last, backward", 1.15, *_NHWC, **_B, **_CHANNELS),
+    Ratio("RPAU / PAU, fp32 forward", 2.5, ("RPAU",), "PAU", **_F),
+    Ratio("RPAU / PAU, fp32 backward", 2.0, ("RPAU",), "PAU", **_B),
+    Ratio("RPAU / PAU, bf16 forward", None, ("RPAU",), "PAU", **_F, **_BF16),
+    Ratio("RPAU / PAU, bf16 backward", None, ("RPAU",), "PAU", **_B, **_BF16),
+    Ratio("small tensor, forward + backward / prelu", 1.5, ("PAU",), "prelu", size="small"),
+    Ratio("compiled BN, unit, conv: PAU / relu", None, ("PAU",), "relu", **_BF16, size="chain"),
+)
 SAVED_LIMIT = 8  # bytes: the key of RPAU's noise
 TEMPORARY_LIMIT = 0.1  # of x: partial sums, and the pages that a process touches by itself
 
@@ -54,22 +84,41 @@ def judge(record: Record) -> list[Record]:
     rows = []
     for threads in sorted({row["threads"] for row in record["rows"]}):
         units = [r for r in record["memory"] if "PAU" in r["candidate"] and r["threads"] == threads]
-        cases = [(r.text, r.limit, _ratios(record["rows"], r, threads, "p50")) for r in RATIOS]
+        cases = [
+            (r.text, r.limit, _ratios(_rows(record["rows"], r.size, threads), r, "p50"))
+            for r in RATIOS
+        ]
         saved = [(row["saved_else_bytes"], _where(row)) for row in units]
         cases.append(("saved besides x and coefficients, bytes", SAVED_LIMIT, saved))
         beyond = [(round(_peak(row) - row["outputs"], 4), _where(row)) for row in units]
         cases.append(("peak memory beyond the outputs / x", TEMPORARY_LIMIT, beyond))
         for text, limit, found in cases:
-            value, where = max(found, default=(None, "not measured"))
-            row = {"bar": text, "threads": threads, "limit": limit, "value": value}
-            row["where"] = where if len(found) != 1 else None
-            row["passed"] = value is not None and value <= limit
-            rows.append(row)
+            rows.append(_verdict(text, limit, found) | {"threads": threads})
         if threads == 1:
             for row, bar in zip(rows, RATIOS, strict=False):
-                found = _ratios(record["rows"], bar, threads, "cpu_p50")
+                found = _ratios(_rows(record["rows"], bar.size, threads), bar, "cpu_p50")
                 row["by_cpu_time"] = max(found, default=(None,))[0]
     return rows
+
+
+def judge_gpu(record: Record) -> list[Record]:
+    """Each bar by p50; ``passed`` is None where there is no limit."""
+    rows = record["rows"]
+    return [
+        _verdict(r.text, r.limit, _ratios([row for row in rows if row["size"] == r.size], r, "p50"))
+        for r in GPU_RATIOS
+    ]
+
+
+def _verdict(text: str, limit: float | None, found: list[tuple[float, str]]) -> Record:
+    value, where = max(found, default=(None, "not measured"))
+    return {
+        "bar": text,
+        "limit": limit,
+        "value": value,
+        "where": where if len(found) != 1 else None,
+        "passed": None if limit is None else value is not None and value <= limit,
+    }
 
 
 def measure_noise(rows: list[Record], threads: int) -> Record:
@@ -91,11 +140,8 @@ def _rows(rows: list[Record], size: str, threads: int) -> list[Record]:
     return [row for row in rows if (row["size"], row["threads"], row["allocator"]) == wanted]
 
 
-def _ratios(rows: list[Record], bar: Ratio, threads: int, time: str) -> list[tuple[float, str]]:
-    p50 = {
-        (row["candidate"], row["work"], row["dtype"]): row[time]
-        for row in _rows(rows, bar.size, threads)
-    }
+def _ratios(rows: list[Record], bar: Ratio, time: str) -> list[tuple[float, str]]:
+    p50 = {(row["candidate"], row["work"], row["dtype"]): row[time] for row in rows}
     found = []
     for what in bar.what:
         for work in bar.work:

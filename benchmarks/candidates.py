@@ -1,4 +1,4 @@
-"""What the CPU benchmark compares: calls by name, and the check that the units are right."""
+"""What is compared: units and calls by name, and the check that the units are right."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -110,11 +110,7 @@ def make_inputs(
 
 
 def check(shape: Sequence[int], dtype: torch.dtype) -> list[str]:
-    """What differs from the float64 reference, by far more than rounding explains.
-
-    Errors are in units of 1e-5 (y, dx) or 1e-4 (da, db: sums) of the largest value, on top of the
-    rounding of each value to its dtype.
-    """
+    """What differs from the float64 reference, by far more than rounding explains."""
     inputs = make_inputs(shape, dtype)
     wrong = []
     for name in UNITS:
@@ -125,7 +121,7 @@ def check(shape: Sequence[int], dtype: torch.dtype) -> list[str]:
                 p.add_(torch.empty_like(p).uniform_(0.01, 0.1))
 
         torch.manual_seed(0)
-        key = draw_key() if isinstance(unit, RPAU) else None
+        key = draw_key(x.device) if isinstance(unit, RPAU) else None
         spec = Spec(unit.form, unit.q, unit.channel_dim, getattr(unit, "alpha", 0.0))
         exact = (x.detach().double(), unit.a.detach().double(), unit.b.detach().double())
         right = (
@@ -138,10 +134,21 @@ def check(shape: Sequence[int], dtype: torch.dtype) -> list[str]:
         y.backward(dy)
         got = (y.detach(), x.grad, unit.a.grad, unit.b.grad)
         x.grad = None
-        bounds = {"y": 1e-5, "dx": 1e-5, "da": 1e-4, "db": 1e-4}
-        for (what, bound), g, r in zip(bounds.items(), got, right, strict=True):
-            allowed = bound * r.abs().max() + torch.finfo(g.dtype).eps * r.abs()
-            error = ((g.double() - r).abs() / allowed).max().item()
+        for what, error in find_errors(got, right).items():
             if not error <= 1:
                 wrong.append(f"{name}, {dtype}: {what} is off by {error:.1f} times the bound")
     return wrong
+
+
+def find_errors(got: Sequence[Tensor], right: Sequence[Tensor]) -> dict[str, float]:
+    """The largest errors of y, dx, da and db, in units of what is allowed.
+
+    That is 1e-5 (y, dx) or 1e-4 (da, db: sums) of the largest value, on top of the rounding of each
+    value to its dtype.
+    """
+    errors = {}
+    bounds = {"y": 1e-5, "dx": 1e-5, "da": 1e-4, "db": 1e-4}
+    for (what, bound), g, r in zip(bounds.items(), got, right, strict=True):
+        allowed = bound * r.abs().max() + torch.finfo(g.dtype).eps * r.abs()
+        errors[what] = ((g.double() - r).abs() / allowed).max().item()
+    return errors

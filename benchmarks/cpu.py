@@ -29,7 +29,7 @@ from candidates import (
 )
 from measure import HERE, Record, describe, interleave, load, run_part, save
 from memory import resident_peak, saved_bytes, trace_peak
-from table import PARTS, render
+from table import CPU_PARTS, render
 from torch import Tensor
 
 import padenet
@@ -225,7 +225,7 @@ def main(arguments: Sequence[str]) -> None:
         return
     record = collect(args, arguments)
     save(record, args.out)
-    print(render(record, [part for part in PARTS if part != "cold" or args.cold]))
+    print(render(record, [part for part in CPU_PARTS if part != "cold" or args.cold]))
 
 
 if __name__ == "__main__":

@@ -123,15 +123,54 @@ def interleave(
 
 
 def summarize(samples: list[Sample]) -> Record:
-    tenths = statistics.quantiles([s.wall for s in samples], n=10, method="inclusive")
-    return {
-        "p20": round(tenths[1], 6),
-        "p50": round(tenths[4], 6),
-        "p80": round(tenths[7], 6),
+    return quantiles([s.wall for s in samples]) | {
         "cpu_p50": round(statistics.median(s.cpu for s in samples), 6),
         "samples": len(samples),
         "page_faults": round(statistics.median(s.faults for s in samples), 1),
     }
+
+
+def interleave_events(
+    calls: Mapping[str, Callable[[], object]], *, rounds: int = 10, repeats: int = 20
+) -> dict[str, Record]:
+    """Times in ms of one call of each on the GPU, by CUDA events, measured in turns.
+
+    Before each call 256 MB are overwritten, as ``triton.testing.do_bench`` does, so that nothing is
+    read from the cache. A turn starts with a pause of the GPU in which the host runs ahead: what
+    it takes to launch is then no part of the times.
+    """
+    other = torch.empty(2**26, dtype=torch.int32, device="cuda")
+
+    def sample(call: Callable[[], object], count: int) -> list[float]:
+        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
+        torch.cuda._sleep(4_000_000)  # cycles, some 2 ms
+        for start, end in events:
+            other.zero_()
+            start.record()
+            call()
+            end.record()
+        torch.cuda.synchronize()
+        return [start.elapsed_time(end) for start, end in events]
+
+    for call in calls.values():
+        sample(call, 3)
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    names, shuffle = list(calls), random.Random(0).shuffle
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            shuffle(names)
+            for name in names:
+                samples[name] += sample(calls[name], repeats + 2)[2:]
+    finally:
+        gc.enable()
+    return {name: quantiles(s) | {"samples": len(s)} for name, s in samples.items()}
+
+
+def quantiles(times: list[float]) -> Record:
+    tenths = statistics.quantiles(times, n=10, method="inclusive")
+    return {f"p{10 * i}": round(tenths[i - 1], 6) for i in (2, 5, 8)}
 
 
 def describe() -> Record:
@@ -148,10 +187,26 @@ def describe() -> Record:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "padenet": padenet.__version__,
-        "backends": {k: re.sub(r"\S*[/\\]\S+", "…", v) for k, v in padenet.backends().items()},
+        "backends": {k: hide_paths(v) for k, v in padenet.backends().items()},
         "commit": _git("rev-parse", "HEAD"),
         "dirty": None if changes is None else changes != "",
     }
+
+
+def describe_gpu() -> Record:
+    """The GPU and what drives it."""
+    import triton
+
+    return {
+        "gpu": torch.cuda.get_device_name(),
+        "driver": _driver(),
+        "cuda": torch.version.cuda,
+        "triton": triton.__version__,
+    }
+
+
+def hide_paths(text: str) -> str:
+    return re.sub(r"\S*[/\\]\S+", "…", text)
 
 
 def load() -> float | None:
@@ -182,6 +237,15 @@ def dump(record: Record) -> str:
 def _cpu_model() -> str:
     names = re.findall(r"^model name\s*:\s*(.+)$", _read("/proc/cpuinfo") or "", re.MULTILINE)
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def _driver() -> str | None:
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.split("\n")[0].strip() or None
 
 
 def _read(path: str) -> str | None:

@@ -1,9 +1,10 @@
-"""Markdown tables from a CPU record, printed or written into a document.
+"""Markdown tables from a record, printed or written into a document.
 
     python benchmarks/table.py benchmarks/results/cpu.json
     python benchmarks/table.py benchmarks/results/cpu.json --parts large bars --into README.md
 
-``--into`` replaces what stands between ``<!-- cpu-table -->`` and ``<!-- /cpu-table -->``.
+``--into`` replaces what stands between ``<!-- cpu-table -->`` and ``<!-- /cpu-table -->``, or for a
+record of ``gpu.py`` between ``<!-- gpu-table -->`` and ``<!-- /gpu-table -->``.
 """
 
 import argparse
@@ -11,10 +12,9 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from bars import BFLOAT16, BOTH, FLOAT32, FORWARD, is_noisy
+from bars import BACKWARD, BFLOAT16, BOTH, FLOAT32, FORWARD, GPU_FLOOR, is_noisy
 from measure import Record
 
-MARKERS = ("<!-- cpu-table -->", "<!-- /cpu-table -->")
 SHORT = {FLOAT32: "fp32", BFLOAT16: "bf16"}
 
 
@@ -35,19 +35,19 @@ def plural(threads: int) -> str:
     return "1 thread" if threads == 1 else f"{threads} threads"
 
 
-def time_table(rows: list[Record], unit: str) -> str:
-    """One line a candidate: p50 (p20–p80) and the ratio to relu for each dtype and work."""
-    scale, digits = (1e3, 1) if unit == "µs" else (1, 2)
+def time_table(rows: list[Record], unit: str, to: str = "relu") -> str:
+    """One line a candidate: p50 (p20–p80) and the ratio to ``to`` for each dtype and work."""
+    scale, digits = (1e3, 1) if unit == "µs" else (1, 3 if to == GPU_FLOOR else 2)
     cell = {(r["candidate"], r["dtype"], r["work"]): r for r in rows}
     columns = [
         (dtype, work)
         for dtype in (FLOAT32, BFLOAT16)
-        for work in (FORWARD, BOTH)
-        if ("relu", dtype, work) in cell
+        for work in (FORWARD, BACKWARD, BOTH)
+        if (to, dtype, work) in cell
     ]
     head = [unit]
     for dtype, work in columns:
-        head += [f"{SHORT[dtype]} {work}", "× relu"]
+        head += [f"{SHORT[dtype]} {work}", f"× {to.split(':')[0]}"]
     lines = []
     for name in dict.fromkeys(r["candidate"] for r in rows):
         line = [name]
@@ -57,7 +57,7 @@ def time_table(rows: list[Record], unit: str) -> str:
                 line += ["", ""]
                 continue
             low, mid, high = (f"{row[p] * scale:.{digits}f}" for p in ("p20", "p50", "p80"))
-            ratio = row["p50"] / cell["relu", dtype, work]["p50"]
+            ratio = row["p50"] / cell[to, dtype, work]["p50"]
             line += [f"{mid} ({low}–{high})", f"{ratio:.2f}"]
         lines.append(line)
     return draw(head, lines)
@@ -118,30 +118,86 @@ def bars(record: Record) -> str:
     return "\n\n".join([table, "\n".join(f"- {text}" for text in failed + noise)])
 
 
-PARTS: dict[str, Callable[[Record], str]] = {
+def gpu_times(record: Record, size: str, unit: str = "ms", to: str = GPU_FLOOR) -> str:
+    rows = select(record["rows"], size=size)
+    if not rows:
+        return ""
+    text = f"{GPU_TITLES[size]}, {tuple(rows[0]['shape'])}: p50 (p20–p80)"
+    return f"{text}\n\n{time_table(rows, unit, to)}"
+
+
+def gpu_bars(record: Record) -> str:
+    lines = []
+    for row in record["bars"]:
+        limit = "" if row["limit"] is None else f"≤ {row['limit']:g}"
+        value = "not measured" if row["value"] is None else f"{row['value']:.3f}"
+        verdict = {True: "pass", False: "**fail**", None: "no bar"}[row["passed"]]
+        lines.append([row["bar"], limit, value, verdict])
+    notes = [
+        f"{row['bar']}: worst at {row['where']}"
+        for row in record["bars"]
+        if row["passed"] is False and row["where"]
+    ]
+    notes += [f"{name}: {text}" for name, text in record["errors"].items()]
+    notes.append(f"spread (p80 - p20) / p50, median of all rows: {record['spread']:.1%}")
+    table = draw(["bar", "limit", "value", ""], lines)
+    return "\n\n".join([table, "\n".join(f"- {text}" for text in notes)])
+
+
+GPU_TITLES = {
+    "large": "One unit",
+    "groups": "8 groups",
+    "channels": "One unit a layer and one a channel (64 groups)",
+    "small": "Eager modules, wall time",
+    "chain": "Batch norm, unit and convolution in one compiled graph, bf16",
+}
+Parts = dict[str, Callable[[Record], str]]
+CPU_PARTS: Parts = {
     "large": lambda record: times(record, "large", "warm", "ms"),
     "cold": lambda record: times(record, "large", "default", "ms"),
     "small": lambda record: times(record, "small", "default", "µs"),
     "memory": memory,
     "bars": bars,
 }
+GPU_PARTS: Parts = {
+    "large": lambda record: gpu_times(record, "large"),
+    "groups": lambda record: gpu_times(record, "groups"),
+    "channels": lambda record: gpu_times(record, "channels"),
+    "small": lambda record: gpu_times(record, "small", "µs", "prelu"),
+    "chain": lambda record: gpu_times(record, "chain", "ms", "relu"),
+    "bars": gpu_bars,
+}
+PARTS = {"cpu": CPU_PARTS, "gpu": GPU_PARTS}
 
 
-def render(record: Record, parts: Iterable[str] = tuple(PARTS)) -> str:
+def render(record: Record, parts: Iterable[str] | None = None) -> str:
+    """The parts, all that there are unless some are named, and where the record was made."""
+    known = PARTS[record["benchmark"]]
+    texts = [known[part](record) for part in (known if parts is None else parts)]
+    return "\n\n".join([text for text in texts if text] + [foot(record)])
+
+
+def foot(record: Record) -> str:
     made = record["made"]
+    if record["benchmark"] == "gpu":
+        where = (
+            f"{made['gpu']} · driver {made['driver']} · CUDA {made['cuda']} · "
+            f"torch {made['torch']} · Triton {made['triton']} · Python {made['python']} · "
+            f"padenet {made['padenet']}"
+        )
+    else:
+        where = (
+            f"{made['cpu']}, {made['cores']} cores · {made['os']} · torch {made['torch']} · "
+            f"padenet {made['padenet']} ({made['backends']['native']})"
+        )
     state = ", with changes" if made["dirty"] else ""
-    foot = (
-        f"{made['cpu']}, {made['cores']} cores · {made['os']} · torch {made['torch']} · "
-        f"padenet {made['padenet']} ({made['backends']['native']}) · "
-        f"commit {(made['commit'] or 'none')[:10]}{state} · {made['date'][:10]}"
-    )
-    return "\n\n".join([text for part in parts if (text := PARTS[part](record))] + [foot])
+    return f"{where} · commit {(made['commit'] or 'none')[:10]}{state} · {made['date'][:10]}"
 
 
-def insert(text: str, path: Path) -> None:
+def insert(text: str, path: Path, benchmark: str) -> None:
     """Put ``text`` between the markers of the document."""
     document = path.read_text(encoding="utf-8")
-    start, end = MARKERS
+    start, end = f"<!-- {benchmark}-table -->", f"<!-- /{benchmark}-table -->"
     if document.count(start) != 1 or document.count(end) != 1:
         raise SystemExit(f"{path} must hold {start} and {end} once each.")
     before, rest = document.split(start)
@@ -152,12 +208,18 @@ def insert(text: str, path: Path) -> None:
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("record", type=Path)
-    p.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    p.add_argument("--parts", nargs="+", help="some of: " + ", ".join(CPU_PARTS | GPU_PARTS))
     p.add_argument("--into", type=Path, help="a Markdown file with the two markers")
     args = p.parse_args()
-    text = render(json.loads(args.record.read_text(encoding="utf-8")), args.parts)
+    record = json.loads(args.record.read_text(encoding="utf-8"))
+    benchmark = record["benchmark"]
+    if unknown := set(args.parts or ()) - PARTS[benchmark].keys():
+        p.error(
+            f"no parts {sorted(unknown)}; of {benchmark} there are {', '.join(PARTS[benchmark])}"
+        )
+    text = render(record, args.parts)
     if args.into:
-        insert(text, args.into)
+        insert(text, args.into, benchmark)
     else:
         print(text)
 

@@ -1,14 +1,19 @@
 """Shared fixtures: a seeded generator, poisoned memory, and each backend in turn."""
 
+import os
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
 from padenet import functional, reference
-from padenet.kernels import native
+from padenet.kernels import gpu, native
 from padenet.tracing import is_plain
+
+if not torch.cuda.is_available():  # Triton interprets the kernels, on CPU tensors
+    os.environ["TRITON_INTERPRET"] = "1"
 
 settings.register_profile(
     "padenet",
@@ -49,20 +54,47 @@ def gen():
     return torch.Generator().manual_seed(0)
 
 
+class OnGPU:
+    """The GPU kernels for tests on CPU tensors: on the GPU if there is one, else interpreted."""
+
+    @staticmethod
+    def forward(x, a, b, key, spec):
+        with np.errstate(all="ignore"):  # of the interpreter
+            return gpu.forward(*(_to_gpu(t) for t in (x, a, b)), key, spec).to(x.device)
+
+    @staticmethod
+    def backward(dy, x, a, b, key, spec):
+        with np.errstate(all="ignore"):
+            grads = gpu.backward(*(_to_gpu(t) for t in (dy, x, a, b)), key, spec)
+        return tuple(g.to(x.device) for g in grads)
+
+
+def _to_gpu(t):
+    return t.cuda() if torch.cuda.is_available() else t
+
+
+def _pick_gpu(x, a, b):
+    return reference if x.dtype == torch.float64 else OnGPU
+
+
 @contextmanager
 def running_on(name):
-    """``rational`` on the C++ kernel, or on plain PyTorch as where there is no kernel."""
-    if name == "native" and (reason := native.missing()):
-        pytest.skip(f"no native kernel: {reason}")
+    """``rational`` on one of the kernels, or on plain PyTorch as where there is no kernel."""
+    module = {"native": native, "gpu": gpu}.get(name)
+    if module and (reason := module.missing()):
+        pytest.skip(f"no {name} kernel: {reason}")
     with pytest.MonkeyPatch.context() as patch:
         if name == "reference":
             patch.setattr(functional, "pick", lambda x, a, b: reference)
+        if name == "gpu":
+            patch.setattr(functional, "pick", _pick_gpu)
         yield name
 
 
-@pytest.fixture(params=["native", "reference"])
+@pytest.fixture(params=["native", *["gpu"] * torch.cuda.is_available(), "reference"])
 def backend(request):
-    """The test runs once on each backend."""
+    """The test runs once on each backend. Interpreted, the GPU kernels are too slow for that:
+    ``test_gpu.py`` has a choice."""
     with running_on(request.param) as name:
         yield name
 

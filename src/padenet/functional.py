@@ -3,7 +3,8 @@
 Three ways lead through it, and all give the same numbers:
 
     eager, torch.compile     ``_Rational``: kernels, or where torch looks on (modes, subclasses)
-                             the same in plain operations
+                             the same in plain operations; compiled for a GPU, an operator whose
+                             forward is plain operations and whose backward is the kernel
     torch.func, dual level   ``_Transformable``: hand-derived, in operations torch can transform
     export, jit.trace,       the plain formula, which every tool can read
     torch.func in a compile
@@ -16,12 +17,13 @@ import torch
 from torch import Tensor
 
 from padenet import reference
-from padenet.kernels import native, pick
+from padenet.kernels import gpu, native, pick
 from padenet.spec import FORMS, Spec
 from padenet.tracing import BEFORE_2_12, is_exporting, is_plain, is_transforming
 
 # torch.compile asks once, while it traces, and keeps the answer.
-native.missing._dynamo_marked_constant = True  # type: ignore[attr-defined]
+for _backend in (native, gpu):
+    _backend.missing._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 LAYOUTS = (torch.strided, torch.jagged)
@@ -63,12 +65,17 @@ def apply(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Te
     """``rational`` with noise of half width ``spec.alpha`` drawn from ``key``."""
     check(x, a, b, spec)
     if is_plain(x, a, b):
-        return _apply_to_plain(x, a, b, key, spec, pick(x, a, b))
+        backend = pick(x, a, b)
+        if not torch.is_grad_enabled():
+            return backend.forward(x, a, b, key, spec)
+        return _apply_to_plain(x, a, b, key, spec, backend)
     compiling = torch.compiler.is_compiling()
     if is_transforming() and not compiling:
         return _Transformable.apply(x, a, b, key, spec)
     if is_transforming() or is_exporting() or torch.jit.is_tracing():
         return reference.forward(x, a, b, key, spec)
+    if compiling and gpu.refuses(x, a, b) is None:
+        return torch.ops.padenet.gpu_forward(x, a, b, key, *spec)
     kernel = compiling and native.refuses(x, a, b) is None
     if compiling and not kernel and BEFORE_2_12:  # whose gradients of a traced Function are wrong
         return reference.forward(x, a, b, key, spec)

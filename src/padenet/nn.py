@@ -124,7 +124,7 @@ class RPAU(PAU):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.alpha == 0:
             return super().forward(x)
-        return apply(x, self.a, self.b, draw_key(), self.spec._replace(alpha=self.alpha))
+        return apply(x, self.a, self.b, draw_key(x.device), self.spec._replace(alpha=self.alpha))
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, alpha={self.alpha}"

@@ -57,6 +57,14 @@ def uniform(key: Tensor, shape: torch.Size, count: int, device: torch.device) ->
     return draws[:count]
 
 
-def draw_key() -> Tensor:
-    """A fresh key from torch's own generator, so that ``torch.manual_seed`` repeats it."""
+def draw_key(device: torch.device) -> Tensor:
+    """A fresh key from torch's own generators, so that ``torch.manual_seed`` repeats it.
+
+    The CPU's, for every device the same; but a CUDA graph, and what ``torch.compile`` may put in
+    one, needs a key that is drawn on the device at each replay.
+    """
+    if device.type == "cuda" and (
+        torch.compiler.is_compiling() or torch.cuda.is_current_stream_capturing()
+    ):
+        return torch.randint(0, 2**63 - 1, (), dtype=torch.int64, device=device)
     return torch.randint(0, 2**63 - 1, (), dtype=torch.int64)

@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from padenet.kernels.layout import is_one_number, memory_order, same_layout
 from padenet.spec import FORMS, Spec
 
 MAX_DEGREE = 32
@@ -86,7 +87,7 @@ def refuses(x: Tensor, a: Tensor, b: Tensor) -> str | None:
 def forward(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
     if torch.compiler.is_compiling():
         return torch.ops.padenet.native_forward(x, a, b, key, *spec)
-    order = _memory_order(x)
+    order = memory_order(x)
     if order is None:
         return forward(x.clone(), a, b, key, spec)
     y = torch.empty_like(x)
@@ -100,42 +101,19 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     if torch.compiler.is_compiling():
         return torch.ops.padenet.native_backward(dy, x, a, b, key, *spec)
-    order = _memory_order(x)
+    order = memory_order(x)
     if order is None:
         return backward(dy, x.clone(), a, b, key, spec)
     dx = torch.empty_like(x)
     one_number = False
-    if not _same_layout(dy, x):
-        one_number = _is_one_number(dy)
+    if not same_layout(dy, x):
+        one_number = is_one_number(dy)
         if not one_number:
             dy = torch.empty_like(x).copy_(dy)
     a, b = a.contiguous(), b.contiguous()
     da, db = torch.empty_like(a), torch.empty_like(b)
     _call("padenet_backward", order, x, dy, dx, a, b, da, db, key, spec, one_number)
     return dx, da, db
-
-
-def _memory_order(x: Tensor) -> tuple[int, ...] | None:
-    """The dims of ``x`` from the largest stride to the smallest if it is dense, else None."""
-    if x.is_contiguous():
-        return ()  # that of the shape
-    sizes, strides = x.shape, x.stride()
-    dims = sorted((d for d in range(x.ndim) if sizes[d] != 1), key=lambda d: -strides[d])
-    expected = 1
-    for d in reversed(dims):
-        if strides[d] != expected:
-            return None
-        expected *= sizes[d]
-    return tuple(dims)
-
-
-def _same_layout(dy: Tensor, x: Tensor) -> bool:
-    s, t = dy.stride(), x.stride()
-    return s == t or all(p == q or n == 1 for p, q, n in zip(s, t, x.shape, strict=True))
-
-
-def _is_one_number(dy: Tensor) -> bool:
-    return all(s == 0 or n == 1 for s, n in zip(dy.stride(), dy.shape, strict=True))
 
 
 def _call(

@@ -7,7 +7,9 @@ Contract
     a, b    any float dtype, computed in float32. float64 x is not taken.
     order   sums in fixed chunks added in fixed order: the same bits every time.
 
-Nothing here waits for the device, so all of it can be captured in a CUDA graph.
+Nothing here waits for the device, so all of it can be captured in a CUDA graph. What torch.compile
+gets is ``gpu_forward``: plain operations, which it fuses with their neighbours, with the kernel as
+their backward.
 """
 
 from functools import cache
@@ -17,7 +19,7 @@ import torch
 from torch import Tensor
 
 from padenet.kernels.gpu.plan import LANES, Plan, plan_for, power_of_two
-from padenet.kernels.native import _is_one_number, _memory_order, _same_layout
+from padenet.kernels.layout import is_one_number, memory_order, same_layout
 from padenet.spec import FORMS, Spec
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -28,7 +30,7 @@ _FORMS = {form: i for i, form in enumerate(FORMS)}
 def _find() -> tuple[Any, str]:
     """The kernels, or None and why."""
     try:
-        from padenet.kernels.gpu import sweeps
+        from padenet.kernels.gpu import ops, sweeps  # noqa: F401
     except ImportError as e:
         return None, f"Triton does not import ({e}). Install it with pip install triton."
     return sweeps, ""
@@ -57,7 +59,7 @@ def refuses(x: Tensor, a: Tensor, b: Tensor) -> str | None:
 
 
 def forward(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
-    order = _memory_order(x)
+    order = memory_order(x)
     if order is None:
         return forward(x.clone(), a, b, key, spec)
     y = torch.empty_like(x)
@@ -67,14 +69,15 @@ def forward(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> 
     if plan.noise is None:
         return y.copy_(forward(x.contiguous(), a, b, key, spec))
     if plan.programs:
-        _launch(plan, (x, y, a.contiguous(), b.contiguous()), a, b, key, spec, plan.batch)
+        a, b = a.contiguous(), b.contiguous()
+        _launch(plan, (x, y, a, b), (x, a, b), a, b, key, spec, plan.batch)
     return y
 
 
 def backward(
     dy: Tensor, x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec
 ) -> tuple[Tensor, Tensor, Tensor]:
-    order = _memory_order(x)
+    order = memory_order(x)
     if order is None:
         return backward(dy, x.clone(), a, b, key, spec)
     dx = torch.empty_like(x)
@@ -86,8 +89,8 @@ def backward(
     if not plan.programs:
         return dx, torch.zeros_like(a), torch.zeros_like(b)
     one_number = False
-    if not _same_layout(dy, x):
-        one_number = _is_one_number(dy)
+    if not same_layout(dy, x):
+        one_number = is_one_number(dy)
         if not one_number:
             dy = torch.empty_like(x).copy_(dy)
     a, b = a.contiguous(), b.contiguous()
@@ -96,7 +99,8 @@ def backward(
     if not plan.alone:
         count = a.size(-1) + b.size(-1)
         sums = torch.empty(count * plan.slots, dtype=torch.float64, device=x.device)
-    _launch(plan, (dy, x, dx, a, b, sums, da, db), a, b, key, spec, one_number, plan.alone)
+    tensors = dy, x, dx, a, b, sums, da, db
+    _launch(plan, tensors, (dy, x, a, b), a, b, key, spec, one_number, plan.alone)
     if not plan.alone:
         _launch_total(plan, groups, (sums, b, da, db), a, b, spec)
     return dx, da, db
@@ -109,6 +113,7 @@ def _groups(a: Tensor) -> int:
 def _launch(
     plan: Plan,
     tensors: tuple[Tensor, ...],
+    given: tuple[Tensor, ...],  # those of them that may lie anywhere: the rest is fresh
     a: Tensor,
     b: Tensor,
     key: Tensor | None,
@@ -119,11 +124,9 @@ def _launch(
     seed, seed_ptr = 0, None
     if key is not None:
         seed, seed_ptr = (int(key), None) if key.is_cpu else (0, key)
-    unaligned = 0
-    for t in tensors:
-        unaligned = 2 * unaligned + (t.data_ptr() % 16 != 0)
+    unaligned = [t.data_ptr() % 16 != 0 for t in given]
     m, n = a.size(-1) - 1, b.size(-1) - (form == "offset")
-    variant = form, m, n, a.dtype, unaligned, seed_ptr is None, flags
+    variant = form, m, n, a.dtype, *unaligned, seed_ptr is None, flags
     found = plan.ready.get(variant)
     constants = found[1] if found else (_FORMS[form], m, n, *plan.shape, _on_nvidia(), *flags)
     args = (*tensors, seed_ptr, seed, q, alpha, *plan.numbers, *constants)
@@ -161,7 +164,7 @@ def _run(
     """Launch on the current stream of the device, and return the compiled kernel for the next time:
     asking Triton for it again takes longer than all the rest."""
     device = plan.device
-    if device.type == "cuda" and device.index != torch.cuda.current_device():
+    if _several_gpus() and device.index != torch.cuda.current_device():
         with torch.cuda.device(device):
             return _run(kernel, name, plan, grid, args)
     if kernel is not None:
@@ -172,6 +175,11 @@ def _run(
         options["maxnreg"] = plan.registers
     compiled = getattr(_find()[0], name)[grid](*args, **options)
     return None if compiled is None else compiled[grid]  # the interpreter compiles nothing
+
+
+@cache
+def _several_gpus() -> bool:
+    return torch.cuda.device_count() > 1
 
 
 @cache

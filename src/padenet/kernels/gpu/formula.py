@@ -16,7 +16,7 @@ def coefficients(
     a_ptr, b_ptr, unit, width, span, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
     LAYOUT: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """a and d of the unit; in LANES rows of those of every column, a set for each part of a word."""
+    """a and d of the unit; in LANES rows of those of every column, a set for each part."""
     CONSTANT: tl.constexpr = FORM == OFFSET
     a, d = (), ()
     for part in tl.static_range(PARTS if LAYOUT == LANES else 1):

@@ -215,10 +215,10 @@ def _packed(low, high, ptr, NVIDIA: tl.constexpr):
 def narrow(v, ptr):
     """v in the type that ``ptr`` points to, rounded to nearest: the interpreter would cut."""
     if INTERPRETED and ptr.dtype.element_ty == tl.bfloat16:
-        v = v.to(tl.float32)
-        bits = v.to(tl.int32, bitcast=True)
-        bits += 0x7FFF + ((bits >> 16) & 1)
-        return tl.where(v == v, bits.to(tl.float32, bitcast=True), v).to(tl.bfloat16)
+        bits = v.to(tl.float32).to(tl.int32, bitcast=True)
+        rounded = bits + 0x7FFF + ((bits >> 16) & 1)
+        bits = tl.where(v == v, rounded, bits | 0x400000)
+        return (bits >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)
     else:
         return v.to(tl.float32).to(ptr.dtype.element_ty)
 

@@ -1,0 +1,250 @@
+"""The GPU kernels: on the GPU where there is one, else in Triton's interpreter.
+
+A choice of what the other files test on every backend; on a GPU those run there too. Each case is
+there for a path of its own through the kernels: FLAT, RUNS and LANES tiles, one or two elements a
+word, tails, far elements, noise.
+"""
+
+import numpy as np
+import pytest
+import torch
+from conftest import OnGPU, running_on
+from exact import Exact, assert_near, exact
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from padenet import functional, rational, reference
+from padenet.kernels.gpu import plan
+from padenet.spec import FORMS, Spec
+
+pytest.importorskip("triton")
+F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
+NAMES = ("y", "dx", "da", "db")
+
+
+@pytest.fixture(autouse=True)
+def on_gpu():
+    with running_on("gpu"):
+        yield
+
+
+def everything(dy, x, a, b, **options):
+    x, a, b = (t.detach().requires_grad_() for t in (x, a, b))
+    y = rational(x, a, b, **options)
+    return y.detach(), *torch.autograd.grad(y, (x, a, b), dy)
+
+
+def coefficients(m, n, form, gen, groups=None):
+    lead = () if groups is None else (groups,)
+    make = lambda k: torch.randn(*lead, k, generator=gen)
+    return make(m + 1), make(n + (form == "offset"))
+
+
+def check(x, dy, form, m, n, gen, groups=None, **options):
+    a, b = coefficients(m, n, form, gen, groups)
+    got = everything(dy, x, a, b, form=form, **options)
+    for name, g, w in zip(NAMES, got, exact(dy, x, a, b, form=form, **options), strict=True):
+        assert_near(g, w, name)
+    assert got[0].stride() == torch.empty_like(x).stride()
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16, F16], ids=str)
+@pytest.mark.parametrize("m, n", [(5, 4), (0, 0), (3, 0), (0, 3), (4, 5), (12, 12)])
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_and_degree(form, m, n, dtype, gen):
+    x = torch.randn(1301, generator=gen).mul(1.5).to(dtype)
+    check(x, torch.randn(1301, generator=gen).to(dtype), form, m, n, gen)
+
+
+SHAPES = {
+    "one unit, aligned": ((4, 1024), None),
+    "one unit, several programs": ((70_000,), None),
+    "runs of 96": ((21, 768), 8),
+    "runs of 196, two tiles across": ((5, 3, 14, 14), 3),
+    "runs of 33": ((6, 66), 2),
+    "lanes, a unit a channel": ((70, 64), 64),
+    "lanes, odd": ((40, 21), 7),
+    "lanes, wider than a tile": ((9, 300), 300),
+}
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+@pytest.mark.parametrize("shape, groups", SHAPES.values(), ids=list(SHAPES))
+def test_every_layout_of_units(shape, groups, dtype, gen):
+    x, dy = torch.randn(2, *shape, generator=gen).to(dtype)
+    check(x, dy, "safe", 5, 4, gen, groups, channel_dim=1 if groups else 0)
+
+
+@pytest.mark.parametrize("dtype", [F32, F16], ids=str)
+@pytest.mark.parametrize("groups", [None, 8])
+@pytest.mark.parametrize("kind", ["channels_last", "permuted", "stepped", "expanded", "unaligned"])
+def test_any_strides(kind, groups, dtype, gen):
+    x, dy = torch.randn(2, 3, 8, 6, 5, generator=gen).to(dtype)
+    if kind == "channels_last":
+        x = x.contiguous(memory_format=torch.channels_last)
+    elif kind == "permuted":
+        x = x.permute(2, 0, 3, 1).contiguous().permute(1, 3, 0, 2)
+    elif kind == "stepped":
+        x = x.repeat_interleave(2, 3)[..., ::2]
+    elif kind == "expanded":
+        dy = dy[:1, :1, :1, :1].expand(x.shape)
+    else:
+        x = torch.cat([x.new_zeros(1), x.flatten()])[1:].view(x.shape)
+    check(x, dy, "safe", 5, 4, gen, groups)
+
+
+@pytest.mark.parametrize("shape, groups", [((0, 4), None), ((0, 4), 2), ((), None), ((1, 1), 1)])
+def test_empty_and_tiny(shape, groups, gen):
+    x, dy = torch.randn(2, *shape, generator=gen)
+    check(x, dy, "safe", 5, 4, gen, groups)
+
+
+UNITS = {
+    "lrelu": ([0.0336, 0.505, 1.6534, 2.0099, 0.9319, 0.1524], [0.0, 3.9801, 0.0, 0.3018]),
+    "a_5 = b_4 = 0": ([0.3, 1.0, -0.2, 0.1, 0.4, 0.0], [0.2, -0.3, 0.5, 0.0]),
+    "identity": ([0.0, 1.0, 0.0, 0.0, 0.0, 0.0], [0.0] * 4),
+    "large": ([1e8, -2e8, 3e8, 1e8, -1e8, 2e8], [1e8, 2e8, -1e8, 3e8]),
+    "(7, 6)": ([0.1, -0.4, 0.3, 0.2, -0.1, 0.5, 0.2, 0.1], [0.3, 0.1, -0.2, 0.4, 0.1, 0.2]),
+}
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+@pytest.mark.parametrize(
+    "form, unit", [*(("safe", u) for u in UNITS), *((f, "lrelu") for f in FORMS)]
+)
+def test_right_at_every_x(form, unit, dtype):
+    a, b = UNITS[unit]
+    a, b = torch.tensor(a), torch.tensor([0.3, *b] if form == "offset" else b)
+    values = [0.0, 1e-40, 1e-20, 0.7, 3.0, 40.0, 5e3, 3e7, 2e12, 7e19, 1e30, 3.3e38, float("inf")]
+    x = torch.tensor([values + [-v for v in values]]).to(dtype)
+    a, b = (c.expand(x.shape[1], -1) for c in (a, b))
+    judge = Exact(x, a, b, form=form, digits="mpmath")
+    for scale in (1.0, 2.0**-60):
+        dy = torch.full_like(x, scale)
+        got = everything(dy, x, a, b, form=form)
+        for name, g, w in zip(NAMES, got, (judge.y, *judge.gradients(dy)), strict=True):
+            assert_near(g, w, f"dy={scale} {name}")
+
+
+@pytest.mark.parametrize("groups", [None, 3])
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+def test_a_far_element_changes_no_other(dtype, groups, gen):
+    a, b = (torch.tensor(c) for c in UNITS["lrelu"])
+    if groups:
+        a, b = a.repeat(groups, 1), b.repeat(groups, 1)
+    x, dy = torch.randn(2, 5, 69, generator=gen).to(dtype)
+    want = everything(dy, x, a, b)
+    for at in (0, 31, 68, 344):
+        spoilt = x.clone()
+        spoilt.view(-1)[at] = torch.finfo(dtype).max
+        got = everything(dy, spoilt, a, b)
+        others = torch.arange(x.numel()).view(x.shape) != at
+        for g, w in zip(got[:2], want[:2], strict=True):
+            assert torch.equal(g[others], w[others]) and g.isfinite().all()
+
+
+def test_nan_stays_where_it_is(gen):
+    a, b = (torch.tensor(c) for c in UNITS["lrelu"])
+    x = torch.randn(999, generator=gen)
+    want = everything(torch.ones_like(x), x, a, b)
+    x[[5, 500]] = float("nan")
+    got = everything(torch.ones_like(x), x, a, b)
+    for g, w in zip(got[:2], want[:2], strict=True):
+        assert torch.equal(g.isnan(), x.isnan()) and torch.equal(g[~x.isnan()], w[~x.isnan()])
+    assert all(g.isnan().all() for g in got[2:])
+
+
+@pytest.mark.parametrize("m, n", [(5, 4), (7, 6)])
+@pytest.mark.parametrize("layout", ["flat", "runs", "lanes", "channels_last", "transposed"])
+def test_noise_is_that_of_the_cpu(layout, m, n, gen):
+    """The reference draws it in int64 arithmetic from ``padenet.noise``."""
+    x, groups = torch.randn(4, 8, 5, 4, generator=gen), {"runs": 2, "lanes": 8}.get(layout)
+    if layout == "channels_last":
+        x, groups = x.contiguous(memory_format=torch.channels_last), 8
+    elif layout == "transposed":
+        x = x.view(32, 20).t()
+    a, b = coefficients(m, n, "safe", gen, groups)
+    key, spec = torch.tensor(0x1234_5678_9ABC_DEF), Spec(alpha=0.3)
+    dy = torch.randn(x.shape, generator=gen)
+    got = OnGPU.forward(x, a, b, key, spec), *OnGPU.backward(dy, x, a, b, key, spec)
+    wide = [t.double() for t in (dy, x, a, b)]
+    want = (
+        reference.forward(*wide[1:], key, spec),
+        *reference.backward(*wide, key, spec),
+    )
+    for g, w in zip(got, want, strict=True):
+        torch.testing.assert_close(g.double(), w, rtol=1e-4, atol=1e-4 * w.abs().mean().item())
+
+
+def test_a_key_on_the_device(gen):
+    x, (a, b) = torch.randn(100, generator=gen), coefficients(5, 4, "safe", gen)
+    key, spec = torch.tensor(987_654_321_987), Spec(alpha=0.3)
+    on_device = OnGPU.forward(x, a, b, key.cuda() if torch.cuda.is_available() else key, spec)
+    assert torch.equal(on_device, OnGPU.forward(x, a, b, key, spec))
+
+
+def test_the_same_bits_every_time(gen):
+    x, dy = torch.randn(2, 9, 3000, generator=gen)
+    a, b = coefficients(5, 4, "safe", gen)
+    first = everything(dy, x, a, b)
+    for _ in range(2):
+        assert all(map(torch.equal, first, everything(dy, x, a, b)))
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from([(1,), (7, 64), (33, 96, 7), (5, 3, 14, 14), (1000,), (300_000,), (2, 5000)]),
+    st.sampled_from(["forward", "backward"]),
+    st.sampled_from([F32, BF16]),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([1, 4, 13, 1056]),
+)
+def test_every_tile_belongs_to_one_program(shape, kernel, dtype, grouped, noise, at_once):
+    groups = shape[1] if grouped and len(shape) > 1 else 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "_at_once", lambda registers, device: at_once)
+        plan.plan_for.cache_clear()
+        cpu = torch.device("cpu")
+        p = plan.plan_for(kernel, cpu, dtype, torch.Size(shape), (), groups, 1, noise)
+    plan.plan_for.cache_clear()
+    rows, steps, abreast, _, width, span, *_ = p.numbers
+    _, layout, tile_rows, columns, parts, unit, *_ = p.shape
+    tiles, units = -(-rows // tile_rows), 1
+    if layout == plan.RUNS:
+        tiles, units = tiles * -(-span * unit // columns), width // span
+    elif layout == plan.LANES:
+        units = -(-width // columns)
+    taken = []
+    for chunk in range(p.programs // units):
+        first = chunk // abreast * abreast * steps + chunk % abreast
+        taken += [first + i * abreast for i in range(min(steps, -(-(tiles - first) // abreast)))]
+    assert sorted(taken) == list(range(tiles))
+    if kernel == "backward":
+        assert steps * 4 * parts <= 256
+
+
+@pytest.mark.no_poison
+@pytest.mark.skipif(torch.cuda.is_available(), reason="test_cuda.py compiles for the GPU")
+def test_compiled_forward_is_fused_and_backward_is_the_kernel(gen, monkeypatch):
+    from padenet.kernels import gpu
+
+    monkeypatch.setattr(gpu, "refuses", lambda x, a, b: gpu.missing())
+    ran = []
+    backward = gpu.backward
+    monkeypatch.setattr(gpu, "backward", lambda *args: ran.append(1) or backward(*args))
+    a, b = (c.requires_grad_() for c in coefficients(5, 4, "safe", gen, 4))
+    x = torch.randn(3, 8, 5, generator=gen, requires_grad=True)
+    dy = torch.randn(x.shape, generator=gen)
+
+    def chain(x):
+        return functional.rational(2 * x, a, b).tanh()
+
+    with np.errstate(all="ignore"):
+        y = torch.compile(chain, fullgraph=True, backend="aot_eager")(x)
+        got = y.detach(), *torch.autograd.grad(y, (x, a, b), dy)
+    y = reference.forward(2 * x, a, b, None, Spec()).tanh()
+    want = y.detach(), *torch.autograd.grad(y, (x, a, b), dy)
+    assert ran
+    for g, w in zip(got, want, strict=True):
+        torch.testing.assert_close(g, w, rtol=1e-4, atol=1e-5)
