@@ -74,6 +74,7 @@ def test_cuda_graph(kind):
 
 
 @pytest.mark.no_poison
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_side_streams_and_no_waiting():
     unit, (x, dy) = PAU(groups=8).cuda(), inputs(500, 64)
     want = whole(unit, x, dy)

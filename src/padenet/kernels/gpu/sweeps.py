@@ -47,6 +47,7 @@ from padenet.kernels.gpu.sums import added, plus, reduced, without_constant, zer
 from padenet.kernels.gpu.tiles import (
     LANES,
     fetch,
+    first_left,
     narrow,
     next_tile,
     offsets_of,
@@ -55,6 +56,7 @@ from padenet.kernels.gpu.tiles import (
     place_of,
     position,
     put,
+    widen,
 )
 
 
@@ -112,19 +114,17 @@ def forward(
         far_limit = joined_sets(limit, 1, SETS, COLS)[0]
         far_a = joined_sets(a, M + 1, SETS, COLS)
         far_d = joined_sets(d, N + 1, SETS, COLS)
-        for tile in range(
-            tl.where(some_far, 0, (end // (COLS * PARTS) - place[6]) // abreast), tiles
-        ):
+        for tile in range(first_left(some_far, place, COLS * PARTS), tiles):
             for piece in range(0, ROWS * COLS * PARTS, FAR_ROWS * FAR_COLS):
                 offset, mine = piece_of(
                     tile, piece, place, LAYOUT, ROWS, COLS, PARTS, FAR_ROWS, FAR_COLS
                 )
                 x = tl.load(x_ptr + offset, mine, 0.0)
-                mine &= (tl.abs(x.to(tl.float32)) > far_limit) | (offset >= end)
+                mine &= (tl.abs(widen(x)) > far_limit) | (offset >= end)
                 u, v = noisy(
                     far_a, far_d, base + offset, seed, alpha, middle, minor, FORM, M, N, NOISE
                 )
-                wide = x.to(tl.float64)
+                wide = widen(x)
                 y, dx, da, db = evaluate(wide, wide, u, v, q, FORM, M, N)
                 tl.store(y_ptr + offset, narrow(y, y_ptr), mine)
 
@@ -202,22 +202,20 @@ def backward(
         far_a = joined_sets(a, M + 1, SETS, COLS)
         far_d = joined_sets(d, N + 1, SETS, COLS)
         far_sums = zeros(K, FAR_ROWS, FAR_COLS, tl.float64)
-        for tile in range(
-            tl.where(some_far, 0, (end // (COLS * PARTS) - place[6]) // abreast), tiles
-        ):
+        for tile in range(first_left(some_far, place, COLS * PARTS), tiles):
             for piece in range(0, ROWS * COLS * PARTS, FAR_ROWS * FAR_COLS):
                 offset, mine = piece_of(
                     tile, piece, place, LAYOUT, ROWS, COLS, PARTS, FAR_ROWS, FAR_COLS
                 )
                 mine &= offset >= tl.where(some_far, 0, end)
                 x = tl.load(x_ptr + offset, mine, 0.0)
-                dy = tl.load(dy_ptr + (0 if ONE_DY else offset), mine, 0.0)
+                dy = tl.load(dy_ptr + (0 * offset if ONE_DY else offset), mine, 0.0)
                 u, v = noisy(
                     far_a, far_d, base + offset, seed, alpha, middle, minor, FORM, M, N, NOISE
                 )
-                y, dx, da, db = evaluate(dy.to(tl.float64), x.to(tl.float64), u, v, q, FORM, M, N)
+                y, dx, da, db = evaluate(widen(dy), widen(x), u, v, q, FORM, M, N)
                 far_sums = plus(far_sums, da + without_constant(db, FORM, N), K)
-                mine &= (tl.abs(x.to(tl.float32)) > far_limit) | (offset >= end)
+                mine &= (tl.abs(widen(x)) > far_limit) | (offset >= end)
                 tl.store(dx_ptr + offset, narrow(dx, dx_ptr), mine)
         again = reduced(far_sums, LAYOUT, K, 1)
         total = plus(zero_if(some_far, total, K), again, K)

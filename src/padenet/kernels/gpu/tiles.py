@@ -153,6 +153,13 @@ def offsets_of(
 
 
 @triton.jit
+def first_left(whole, place, SIZE: tl.constexpr):
+    """The first tile that a second sweep has to take: all, or that which is cut off."""
+    cut = (place[0] // SIZE - place[6]) // place[7]
+    return tl.where(whole, 0, cut).to(tl.int32)
+
+
+@triton.jit
 def piece_of(
     tile, piece, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
     PARTS: tl.constexpr, FAR_ROWS: tl.constexpr, FAR_COLS: tl.constexpr,
@@ -186,7 +193,7 @@ def _load(ptr, word, here, PARTS: tl.constexpr, ONE: tl.constexpr = False):
 def part(words, part: tl.constexpr, PARTS: tl.constexpr, ptr):
     """One element of each word, in float32."""
     if PARTS == 1:
-        return words.to(tl.float32)
+        return widen(words).to(tl.float32) if INTERPRETED else words.to(tl.float32)
     elif ptr.dtype.element_ty == tl.bfloat16:
         bits = words & -65536 if part else words << 16
         return bits.to(tl.float32, bitcast=True)
@@ -237,3 +244,13 @@ def _joined(four, DEEP: tl.constexpr, WIDE: tl.constexpr):
     """What ``_split`` took apart."""
     t = tl.join(tl.join(four[0], four[2]), tl.join(four[1], four[3]))
     return tl.reshape(t, (DEEP, 4 * WIDE))
+
+
+@triton.jit
+def widen(v):
+    """v in float64; the interpreter would lose subnormal numbers of bfloat16."""
+    if INTERPRETED and v.dtype == tl.bfloat16:
+        bits = v.to(tl.int16, bitcast=True).to(tl.int32) << 16
+        return bits.to(tl.float32, bitcast=True).to(tl.float64)
+    else:
+        return v.to(tl.float64)

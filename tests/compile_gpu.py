@@ -1,0 +1,71 @@
+"""Compile the GPU kernels for a GPU that need not be there: ``python tests/compile_gpu.py``.
+
+The interpreter of Triton runs what its compiler refuses. Prints a line for each kernel.
+"""
+
+import itertools
+
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+
+from padenet.kernels.gpu import sweeps
+
+TARGETS = {"cuda": GPUTarget("cuda", 90, 32), "hip": GPUTarget("hip", "gfx942", 64)}
+TYPES = {"sums_ptr": "*fp64", "seed_ptr": "*i64", "q": "fp32", "alpha": "fp32", "seed": "i64"}
+ALIGNED = ("x_ptr", "y_ptr", "dy_ptr", "dx_ptr", "a_ptr", "b_ptr", "sums_ptr", "width", "span")
+# LAYOUT, ROWS, COLS, UNIT, FAR_ROWS, FAR_COLS for one element a word, and for two
+FLAT = (0, 1, 512, 1, 1, 128), (0, 1, 512, 1, 1, 128)
+RUNS = (1, 16, 32, 4, 4, 32), (1, 16, 32, 4, 2, 64)
+LANES = (2, 16, 32, 1, 4, 32), (2, 16, 32, 1, 2, 64)
+
+
+def build(kernel, dtype, target, **constants):
+    signature, values, attributes = {}, {}, {}
+    for i, name in enumerate(kernel.arg_names):
+        if name in constants:
+            signature[name], values[i,] = "constexpr", constants[name]
+            continue
+        is_element = name in ("x_ptr", "y_ptr", "dy_ptr", "dx_ptr")
+        default = f"*{dtype}" if is_element else "*fp32" if name.endswith("_ptr") else "i32"
+        signature[name] = TYPES.get(name, default)
+        if name in ALIGNED:
+            attributes[i,] = [["tt.divisibility", 16]]
+    source = ASTSource(kernel, signature, values, attributes)
+    options = {"num_warps": 4, "enable_fp_fusion": True}
+    return compile(source, target=TARGETS[target], options=options)
+
+
+def build_pair(target, dtype, layout, form, m, n, noise, one_dy, alone, big):
+    parts = 1 if dtype == "fp32" else 2
+    tile = dict(
+        zip(
+            ("LAYOUT", "ROWS", "COLS", "UNIT", "FAR_ROWS", "FAR_COLS"),
+            layout[parts - 1],
+            strict=True,
+        )
+    )
+    common = {"FORM": form, "M": m, "N": n, "NOISE": noise, "PARTS": parts, "BIG": big, **tile}
+    common |= {"NVIDIA": target == "cuda"}
+    if not noise:
+        common["seed_ptr"] = None
+    batch = 4 if layout is not LANES and not noise else 1
+    build(sweeps.forward, dtype, target, BATCH=batch, **common)
+    build(sweeps.backward, dtype, target, ONE_DY=one_dy, ALONE=alone, **common)
+
+
+if __name__ == "__main__":
+    cases = [
+        ("fp32", FLAT, 0, 5, 4, 0, False, True, False),
+        ("bf16", FLAT, 0, 5, 4, 0, True, False, True),
+        ("bf16", LANES, 3, 5, 4, 0, False, False, False),
+        ("fp16", RUNS, 1, 3, 0, 0, True, False, False),
+        ("fp32", RUNS, 2, 4, 5, 0, False, True, True),
+        ("fp32", LANES, 0, 5, 4, 2, False, False, False),
+        ("fp32", FLAT, 1, 0, 3, 1, False, False, False),
+    ]
+    for target, case in itertools.product(TARGETS, cases):
+        build_pair(target, *case)
+        print(
+            target,
+            *(["FLAT", "RUNS", "LANES"][v[0][0]] if isinstance(v, tuple) else v for v in case),
+        )
