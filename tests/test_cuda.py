@@ -110,7 +110,7 @@ def test_a_new_batch_size_compiles_nothing():
 @pytest.mark.parametrize("kind", [PAU, RPAU])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_compiled_chain(kind, dtype):
-    """Values of the fused forward and of the kernel behind it; noise only has to be there."""
+    """The same values as in eager mode; noise only has to be there."""
     torch.manual_seed(0)
     unit, (x, dy) = kind(groups=4).cuda(), inputs(8, 16, 9, 9)
     x = x.detach().to(dtype).contiguous(memory_format=torch.channels_last).requires_grad_()

@@ -231,7 +231,7 @@ def test_every_tile_belongs_to_one_program(shape, kernel, dtype, grouped, noise,
 
 @pytest.mark.no_poison
 @pytest.mark.skipif(torch.cuda.is_available(), reason="test_cuda.py compiles for the GPU")
-def test_compiled_forward_is_fused_and_backward_is_the_kernel(gen, monkeypatch):
+def test_compiled_graph_calls_the_kernels(gen, monkeypatch):
     from padenet.kernels import gpu
 
     monkeypatch.setattr(gpu, "refuses", lambda x, a, b: gpu.missing())

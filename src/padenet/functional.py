@@ -3,8 +3,7 @@
 Three ways lead through it, and all give the same numbers:
 
     eager, torch.compile     ``_Rational``: kernels, or where torch looks on (modes, subclasses)
-                             the same in plain operations; compiled for a GPU, an operator whose
-                             forward is plain operations and whose backward is the kernel
+                             the same in plain operations; compiled for a GPU, an operator
     torch.func, dual level   ``_Transformable``: hand-derived, in operations torch can transform
     export, jit.trace,       the plain formula, which every tool can read
     torch.func in a compile

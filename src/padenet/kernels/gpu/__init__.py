@@ -3,13 +3,11 @@
 Contract
     x       dense in some order of its dims, read in memory order; anything else is copied first.
     dy      laid out as x, or one number expanded (all strides 0); anything else is copied.
-    y, dx   laid out as x. Beside them 80 bytes for every 16 thousand elements are allocated.
+    y, dx   laid out as x. Beside them only the sums of each program are allocated.
     a, b    any float dtype, computed in float32. float64 x is not taken.
     order   sums in fixed chunks added in fixed order: the same bits every time.
 
-Nothing here waits for the device, so all of it can be captured in a CUDA graph. What torch.compile
-gets is ``gpu_forward``: plain operations, which it fuses with their neighbours, with the kernel as
-their backward.
+Nothing here waits for the device, so all of it can be captured in a CUDA graph.
 """
 
 from functools import cache

@@ -1,25 +1,25 @@
-"""The kernels as operators for ``torch.compile``.
-
-``gpu_forward`` is plain operations, which the compiler fuses with their neighbours, and has the
-kernel ``gpu_backward`` as its backward.
-"""
+"""The kernels as operators for ``torch.compile``, which keeps them as they are."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from padenet import reference
 from padenet.kernels import gpu
 from padenet.spec import Spec
 
 
-@torch.library.triton_op("padenet::gpu_forward", mutates_args=())
+@torch.library.custom_op("padenet::gpu_forward", mutates_args=())
 def _forward_op(
     x: Tensor, a: Tensor, b: Tensor, key: Tensor | None,
     form: str, q: float, channel_dim: int, alpha: float,
 ) -> Tensor:  # fmt: skip
-    return reference.forward(x, a, b, key, Spec(form, q, channel_dim, alpha))
+    return gpu.forward(x, a, b, key, Spec(form, q, channel_dim, alpha))
+
+
+@_forward_op.register_fake
+def _(x, a, b, key, form, q, channel_dim, alpha):  # type: ignore[no-untyped-def]
+    return torch.empty_like(x)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
