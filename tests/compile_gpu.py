@@ -3,8 +3,6 @@
 The interpreter of Triton runs what its compiler refuses. Prints a line for each kernel.
 """
 
-import itertools
-
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
@@ -56,16 +54,11 @@ def build_pair(target, dtype, layout, form, m, n, noise, one_dy, alone, big):
 if __name__ == "__main__":
     cases = [
         ("fp32", FLAT, 0, 5, 4, 0, False, True, False),
-        ("bf16", FLAT, 0, 5, 4, 0, True, False, True),
         ("bf16", LANES, 3, 5, 4, 0, False, False, False),
-        ("fp16", RUNS, 1, 3, 0, 0, True, False, False),
-        ("fp32", RUNS, 2, 4, 5, 0, False, True, True),
-        ("fp32", LANES, 0, 5, 4, 2, False, False, False),
-        ("fp32", FLAT, 1, 0, 3, 1, False, False, False),
+        ("bf16", FLAT, 0, 5, 4, 0, True, False, True),
+        ("fp16", RUNS, 1, 3, 0, 1, True, False, False),
+        ("fp32", LANES, 2, 0, 2, 2, False, False, False),
     ]
-    for target, case in itertools.product(TARGETS, cases):
+    for target, case in [("cuda", c) for c in cases] + [("hip", c) for c in cases[:2]]:
         build_pair(target, *case)
-        print(
-            target,
-            *(["FLAT", "RUNS", "LANES"][v[0][0]] if isinstance(v, tuple) else v for v in case),
-        )
+        print(target, *case)
