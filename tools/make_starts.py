@@ -5,10 +5,8 @@ A = b_1 x + … + b_4 x^4, that approximates a known function f over [-3, 3].
 
 Least squares: minimise the mean of (F - f)² over [-3, 3] with Q = 1 + |A|, as an integral by
 Gauss-Legendre nodes with a break at 0. For given b the best a is a linear problem, so the search
-runs over b alone (variable projection), from many random starts with a fixed seed:
-
-    F = C a,  C = T / Q (T: Chebyshev basis),  C = U R,  F = U Uᵀ f
-    dF/db_k ≈ (I - U Uᵀ) (-x^k sign(A) F / Q)      (Kaufman's Jacobian)
+runs over b alone (variable projection, `padenet.fit.search`), from many random starts with a
+fixed seed.
 
 Three sets of free b are tried: b_2, b_4 (F is smooth, and odd or even parts of f are kept),
 b_2, b_3, b_4, and all four (|A| may put a kink at a root of A). The smallest set within 15 % of
@@ -19,7 +17,7 @@ turns down or grows like x². For those functions (`tails`) the error over 3 < |
 with weight 1 %.
 
 Run: python tools/make_starts.py            (about 40 s)
-Needs numpy and scipy.
+Needs padenet[fit].
 """
 
 import json
@@ -29,9 +27,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.polynomial import chebyshev
 from scipy import special
-from scipy.optimize import least_squares
+
+from padenet.fit.samples import gauss
+from padenet.fit.search import Problem, optima, random_starts
 
 OUT = Path(__file__).parent.parent / "src" / "padenet" / "starts.json"
 M, N = 5, 4
@@ -128,15 +127,6 @@ def evaluate(x: np.ndarray, a: np.ndarray, b: np.ndarray, form: str) -> np.ndarr
     return np.polynomial.polynomial.polyval(x, a) / Q
 
 
-def gauss(breaks: list[float], nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of the mean over the given panels."""
-    t, w = np.polynomial.legendre.leggauss(nodes)
-    half = np.diff(breaks)[:, None] / 2
-    middle = (np.array(breaks[1:]) + breaks[:-1])[:, None] / 2
-    weights = (half * w).ravel()
-    return (middle + half * t).ravel(), weights / (breaks[-1] - breaks[0])
-
-
 def sample(tails: bool, nodes: int) -> tuple[np.ndarray, np.ndarray, float]:
     """Nodes, square roots of the weights, and the largest |x|."""
     low, high = INTERVAL
@@ -149,65 +139,15 @@ def sample(tails: bool, nodes: int) -> tuple[np.ndarray, np.ndarray, float]:
     return x, np.sqrt(w), FAR
 
 
-class Fit:
-    """The least squares problem over the free b, in the scaled variable t = x / size."""
-
-    def __init__(self, target: Target, free: tuple[int, ...], nodes: int):
-        x, self.weight, self.size = sample(target.tails, nodes)
-        t = x / self.size
-        self.powers = t[:, None] ** np.array(free)
-        self.basis = chebyshev.chebvander(t, M) * self.weight[:, None]
-        self.y = target.function(x) * self.weight
-        self.free = free
-
-    def project(self, p: np.ndarray):
-        A = self.powers @ p
-        Q = 1 + np.abs(A)
-        U, R = np.linalg.qr(self.basis / Q[:, None])
-        return A, Q, U, R
-
-    def residual(self, p: np.ndarray) -> np.ndarray:
-        _, _, U, _ = self.project(p)
-        return U @ (U.T @ self.y) - self.y
-
-    def jacobian(self, p: np.ndarray) -> np.ndarray:
-        A, Q, U, _ = self.project(p)
-        F = U @ (U.T @ self.y)
-        D = -(np.sign(A) * F / Q)[:, None] * self.powers
-        return D - U @ (U.T @ D)
-
-    def solve(self, p: np.ndarray, steps: int):
-        return least_squares(
-            self.residual,
-            p,
-            self.jacobian,
-            x_scale="jac",
-            ftol=1e-15,
-            xtol=1e-15,
-            gtol=1e-15,
-            max_nfev=steps,
-        )
-
-    def coefficients(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(a, b) in powers of x, with the sign of b that makes its last coefficient positive."""
-        _, _, U, R = self.project(p)
-        a = chebyshev.cheb2poly(np.linalg.solve(R, U.T @ self.y))
-        a = a / self.size ** np.arange(M + 1)
-        b = np.zeros(N)
-        b[np.array(self.free) - 1] = p / self.size ** np.array(self.free) * np.sign(p[-1])
-        return a, b
+def problem(target: Target, free: tuple[int, ...], nodes: int) -> Problem:
+    x, weight, size = sample(target.tails, nodes)
+    return Problem(x, target.function(x), weight, (-size, size), M, free)
 
 
-def search(target: Target, free: tuple[int, ...]) -> tuple[float, Fit, np.ndarray]:
+def search(target: Target, free: tuple[int, ...]) -> tuple[float, Problem, np.ndarray]:
     """Best of many random starts on few nodes, polished on many."""
-    rng = np.random.default_rng(0)
-    coarse, fine = Fit(target, free, 150), Fit(target, free, 1000)
-    best = None
-    for _ in range(RANDOM_STARTS):
-        p = rng.standard_normal(len(free)) * 10 ** rng.uniform(-1, 2.5, len(free))
-        found = coarse.solve(p, 200)
-        if best is None or found.cost < best.cost:
-            best = found
+    coarse, fine = problem(target, free, 150), problem(target, free, 1000)
+    best = optima(coarse, random_starts(RANDOM_STARTS, len(free)))[0]
     polished = fine.solve(best.x, 1000)
     return np.sqrt(2 * polished.cost), fine, polished.x
 
@@ -215,8 +155,8 @@ def search(target: Target, free: tuple[int, ...]) -> tuple[float, Fit, np.ndarra
 def fit(target: Target) -> tuple[np.ndarray, np.ndarray]:
     found = [search(target, free) for free in FREE_B]
     least = min(error for error, _, _ in found)
-    _, problem, p = next(f for f in found if f[0] <= NEAR_BEST * least)
-    return problem.coefficients(p)
+    _, best, p = next(f for f in found if f[0] <= NEAR_BEST * least)
+    return best.coefficients(p)
 
 
 def digits(c: np.ndarray, first: int) -> list[float]:

@@ -6,12 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from padenet import formula
 from padenet.coefficients import find_start
+from padenet.fit import TARGETS, Fit, check_degrees, fit_function
 from padenet.functional import apply, check_shapes, check_spec
 from padenet.noise import draw_key
 from padenet.spec import Spec
 
-Init = str | tuple[Any, Any] | Callable[[Tensor], Tensor]
+Init = str | tuple[Any, Any] | Fit | Callable[[Any], Any]
 
 
 class PAU(nn.Module):
@@ -25,7 +27,8 @@ class PAU(nn.Module):
     One unit a neuron of ``(N, C, H, W)`` is ``groups=C*H*W`` on ``x.flatten(1)``.
 
     Args:
-        init: Start of every unit: a name from ``padenet.coefficients.STARTS``, or a pair (a, b).
+        init: Start of every unit: a name from ``padenet.coefficients.STARTS``, a pair (a, b), a
+            ``Fit``, or a function, which is fitted over [-3, 3].
         degrees: (m, n), both from 0 on.
         form: "safe", "abs_terms", "free" or "offset".
         q: Constant of the denominator of "safe" and "offset", in (0, 1].
@@ -54,7 +57,7 @@ class PAU(nn.Module):
     ):
         super().__init__()
         self.init = init
-        self.degrees = _check_degrees(degrees)
+        self.degrees = check_degrees(degrees)
         self.spec = Spec(form, float(q), channel_dim)
         check_spec(self.spec)
         if dtype is not None and not dtype.is_floating_point:
@@ -91,6 +94,10 @@ class PAU(nn.Module):
     @property
     def channel_dim(self) -> int:
         return self.spec.channel_dim
+
+    def formula(self, style: str = "text", group: int | None = None) -> str:
+        """F as "text", "latex", "python" or "c" (see ``padenet.formula``), of one of the groups."""
+        return formula.write(self.a, self.b, self.spec, style, group)
 
     def extra_repr(self) -> str:
         init = repr(self.init) if isinstance(self.init, str) else "given"
@@ -133,28 +140,46 @@ class RPAU(PAU):
 def starting_coefficients(
     init: Init, degrees: tuple[int, int], spec: Spec
 ) -> tuple[Tensor, Tensor]:
-    """``a`` and ``b`` in float64 for ``init``, checked against ``degrees`` and the form."""
+    """``a`` and ``b`` in float64 for ``init``, checked against ``degrees`` and the form.
+
+    A function is fitted over [-3, 3] by least squares; so is the target of a stored start that was
+    made for other degrees, form or q.
+    """
+    wanted = (degrees, spec.form, spec.q)
+    pair: Sequence[Any]
     if isinstance(init, str):
         start = find_start(init)
-        if (tuple(start.degrees), start.form, 1.0) != (degrees, spec.form, spec.q):
+        if (start.degrees, start.form, 1.0) == wanted:
+            pair = (start.a, start.b)
+        elif start.name == start.target:
+            pair = fit_function(TARGETS[start.target], *wanted)
+        else:
             raise ValueError(
-                f"start {init!r} was made for degrees={tuple(start.degrees)}, "
-                f"form={start.form!r}, q=1.0, not for degrees={degrees}, form={spec.form!r}, "
-                f"q={spec.q}. Pass a pair (a, b) as init, or keep the degrees and form."
+                f"start {init!r} was made for degrees={start.degrees}, form={start.form!r}, "
+                f"q=1.0, not for degrees={degrees}, form={spec.form!r}, q={spec.q}. "
+                f"Keep those, or use the start {start.target!r}, which is fitted to any."
             )
-        pair: Sequence[Any] = (start.a, start.b)
-    elif callable(init):
+    elif isinstance(init, Fit):
+        if (init.degrees, init.form, init.q) != wanted:
+            raise ValueError(
+                f"init is a fit with degrees={init.degrees}, form={init.form!r}, q={init.q}, but "
+                f"the unit has degrees={degrees}, form={spec.form!r}, q={spec.q}. Make them equal."
+            )
+        pair = (init.a, init.b)
+    elif isinstance(init, nn.Module):
         raise TypeError(
-            f"init={init!r} is a function; starts come by name or as a pair (a, b). "
-            "Use a name from padenet.coefficients.STARTS."
+            f"init={init!r} is a module, which the unit would own as a part. "
+            "Fit it first: PAU(padenet.fit(module))."
         )
+    elif callable(init):
+        pair = fit_function(init, *wanted)
     else:
         try:
             pair = tuple(init)
             a, b = pair
         except (TypeError, ValueError):
             raise TypeError(
-                f"init={init!r} is neither the name of a start nor a pair (a, b)."
+                f"init={init!r} is neither the name of a start nor a pair (a, b), function or Fit."
             ) from None
     a, b = (torch.as_tensor(c, dtype=torch.float64).detach().cpu() for c in pair)
     check_shapes(a, b, spec)
@@ -165,13 +190,3 @@ def starting_coefficients(
             f"degrees={degrees} with form={spec.form!r} needs {m + 1} and {n + spec.constant}."
         )
     return a, b
-
-
-def _check_degrees(degrees: tuple[int, int]) -> tuple[int, int]:
-    try:
-        m, n = (int(d) for d in degrees)
-    except (TypeError, ValueError):
-        raise TypeError(f"degrees={degrees!r} must be a pair (m, n), e.g. (5, 4).") from None
-    if m < 0 or n < 0 or (m, n) != tuple(degrees):
-        raise ValueError(f"degrees={degrees!r} must be whole numbers from 0 on, e.g. (5, 4).")
-    return m, n

@@ -1,0 +1,189 @@
+"""Coefficients for a function: ``pade`` from its series, ``fit`` from its values; and ``gain``.
+
+    series.py    pade, exact
+    samples.py   the values of a function or a table at the points of a fit
+    search.py    the numerical core: least squares and minimax
+
+``b[0]`` is b_1, except in ``offset``, where it is b_0.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from padenet.coefficients import find_start
+from padenet.fit.samples import Array, Data, Function, sample, tabulate
+from padenet.fit.search import Problem, candidates
+from padenet.fit.series import pade
+from padenet.functional import check_spec, rational
+from padenet.spec import Spec
+
+__all__ = ["TARGETS", "Fit", "fit", "fit_function", "gain", "pade"]
+
+NORMS = ("rms", "max")
+SAME = 1.001  # of two fits this close the one with fewer coefficients is taken
+
+
+@dataclass(frozen=True)
+class Fit:
+    """F = P / Q near a function: ``rms`` and ``max_error`` are those of F over ``interval``."""
+
+    a: tuple[float, ...]
+    b: tuple[float, ...]
+    rms: float
+    max_error: float
+    form: str
+    q: float
+    interval: tuple[float, float]
+    degrees: tuple[int, int]
+    norm: str
+
+
+def _leaky(slope: float) -> Function:
+    return lambda x: F.leaky_relu(x, slope)
+
+
+TARGETS: dict[str, Function] = {
+    "identity": lambda x: x,
+    "relu": F.relu,
+    "relu6": F.relu6,
+    "lrelu": _leaky(0.01),
+    **{f"lrelu_{slope}": _leaky(float(slope)) for slope in ("0.20", "0.25", "0.30", "-0.5")},
+    "elu": F.elu,
+    "selu": F.selu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "swish": F.silu,
+    "gelu": F.gelu,
+    "mish": F.mish,
+    "softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)),
+    "hardswish": F.hardswish,
+    "sin": torch.sin,
+}
+"""What the stored starts approximate, by the name in ``Start.target``."""
+
+
+def fit(
+    f: Function | tuple[Any, Any],
+    degrees: tuple[int, int] = (5, 4),
+    *,
+    interval: tuple[float, float] | None = None,
+    form: str = "safe",
+    q: float = 1.0,
+    norm: str = "rms",
+) -> Fit:
+    r"""The F = P / Q nearest to ``f`` on ``interval``.
+
+    The search is global in practice (many starts, fixed seed, no chance involved), not by proof.
+
+    Args:
+        f: A function of a tensor or an array, elementwise; an ``nn.Module``; or a table, the pair
+            (x, y) of its arguments and values, one-dimensional.
+        degrees: (m, n) of P and Q.
+        interval: (low, high), by default (-3, 3) or that of the table.
+        form: "safe", "abs_terms", "free" (without a pole on the interval) or "offset".
+        q: Constant of the denominator of "safe" and "offset", in (0, 1].
+        norm: "rms", least squares, or "max", the smallest maximum.
+
+    Returns:
+        ``Fit``, which ``PAU`` takes as ``init``. Its errors are measured with the coefficients
+        returned, in float64, at 20001 points of the interval or at those of the table.
+    """
+    check_spec(Spec(form, q))
+    m, n = check_degrees(degrees)
+    if norm not in NORMS:
+        raise ValueError(f"unknown norm {norm!r}. Known: {', '.join(NORMS)}.")
+    data = sample(f, interval) if callable(f) else tabulate(f, interval, m + n + 1)
+    low, high = data.interval
+    first = 0 if form == "offset" else 1
+    sets = [tuple(range(first, n + 1))]
+    if form in ("safe", "offset") and n > 1:
+        sets.insert(0, tuple(k for k in sets[0] if k % 2 == 0))
+    best, least = None, np.inf
+    for powers in sets:
+        coarse, fine, dense = (
+            Problem(x, y, w, (low, high), m, powers, form, q) for x, y, w in data.levels
+        )
+        for a, b in candidates(coarse, fine, dense, norm):
+            found = _measure(
+                a, b, data, Fit((), (), 0, 0, form, float(q), data.interval, (m, n), norm)
+            )
+            error = found.rms if norm == "rms" else found.max_error
+            if best is None or error * SAME + data.rounding < least:
+                best, least = found, error
+    assert best is not None
+    return best
+
+
+def fit_function(
+    f: Function, degrees: tuple[int, int], form: str, q: float
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """(a, b) by least squares over [-3, 3]. Plain functions are fitted once and remembered."""
+    plain = isinstance(f, (FunctionType, BuiltinFunctionType))
+    found = (_remembered if plain else _fit_once)(f, degrees, form, q)
+    return found.a, found.b
+
+
+def _fit_once(f: Function, degrees: tuple[int, int], form: str, q: float) -> Fit:
+    return fit(f, degrees, form=form, q=q)
+
+
+_remembered = lru_cache(maxsize=64)(_fit_once)
+
+
+def gain(unit: Any) -> float:
+    r"""The gain of a unit for ``torch.nn.init``: 1 / sqrt(E[F(z)²]) for z ~ N(0, 1).
+
+    Weights of variance gain² / fan_in keep the second moment of what follows the unit at 1 where
+    its input is standard normal. ReLU has sqrt(2). The mean over z is taken by Gauss-Hermite
+    quadrature; over several groups it is that of all of them.
+
+        nn.init.normal_(linear.weight, std=gain(unit) / linear.in_features**0.5)
+        nn.init.xavier_uniform_(linear.weight, gain=gain(unit))
+
+    Args:
+        unit: A ``PAU``, ``Fit`` or ``Start``, or the name of a start.
+    """
+    if isinstance(unit, str):
+        unit = find_start(unit)
+    try:
+        a, b = (torch.as_tensor(c, dtype=torch.float64).detach().cpu() for c in (unit.a, unit.b))
+        form, q = str(unit.form), float(getattr(unit, "q", 1.0))
+    except (AttributeError, TypeError):
+        raise TypeError(
+            f"gain takes a PAU, a Fit, a Start or the name of a start, not {type(unit).__name__}."
+        ) from None
+    z, w = np.polynomial.hermite_e.hermegauss(128)
+    x = torch.as_tensor(z).expand(a.shape[0] if a.ndim == 2 else 1, -1)
+    y = rational(x.contiguous(), a, b, form=form, q=q, channel_dim=0)
+    power = float((y.square().mean(0) * torch.as_tensor(w / w.sum())).sum())
+    if not 0 < power < np.inf:
+        raise ValueError(f"E[F(z)²] is {power}, so there is no gain: the unit is zero or infinite.")
+    return power**-0.5
+
+
+def _measure(a: Array, b: Array, data: Data, fit: Fit) -> Fit:
+    """``fit`` with these coefficients and their errors."""
+    n = fit.degrees[1]
+    b = np.concatenate([b, np.zeros(n + (fit.form == "offset") - len(b))])
+    x, y, _ = data.levels[-1]
+    tensors = (torch.as_tensor(np.ascontiguousarray(v)) for v in (x, a, b))
+    error = rational(*tensors, form=fit.form, q=fit.q).numpy() - y
+    rms, most = float(np.sqrt(np.mean(error**2))), float(np.abs(error).max())
+    return replace(fit, a=tuple(a.tolist()), b=tuple(b.tolist()), rms=rms, max_error=most)
+
+
+def check_degrees(degrees: Any) -> tuple[int, int]:
+    try:
+        m, n = (int(d) for d in degrees)
+        whole = (m, n) == tuple(degrees)
+    except (TypeError, ValueError):
+        raise TypeError(f"degrees={degrees!r} must be a pair (m, n), e.g. (5, 4).") from None
+    if not whole or m < 0 or n < 0:
+        raise ValueError(f"degrees={degrees!r} must be whole numbers from 0 on, e.g. (5, 4).")
+    return m, n

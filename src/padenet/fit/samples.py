@@ -1,0 +1,137 @@
+"""The values of a function or a table at the points of a fit."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+Array = np.ndarray
+Function = Callable[[Any], Any]
+GRID = 20001  # points over the interval on which errors are measured
+NODES = 60, 400  # Gauss nodes a panel: of the search, of the polish
+
+
+class Data(NamedTuple):
+    """Samples of f for the search, the polish and the measure: x, y, root of the weights."""
+
+    interval: tuple[float, float]
+    levels: tuple[tuple[Array, Array, Array], ...]
+
+    @property
+    def rounding(self) -> float:
+        return float(1e-15 * np.abs(self.levels[-1][1]).max())
+
+
+def gauss(breaks: Sequence[float], nodes: int) -> tuple[Array, Array]:
+    """Nodes and weights of the mean over the given panels."""
+    t, w = np.polynomial.legendre.leggauss(nodes)
+    half = np.diff(breaks)[:, None] / 2
+    middle = (np.array(breaks[1:]) + breaks[:-1])[:, None] / 2
+    weights = (half * w).ravel()
+    return (middle + half * t).ravel(), weights / (breaks[-1] - breaks[0])
+
+
+def sample(f: Any, interval: tuple[float, float] | None) -> Data:
+    low, high = _check_interval((-3.0, 3.0) if interval is None else interval)
+    breaks = [low, 0.0, high] if low < 0 < high else [low, high]
+    nodes = [gauss(breaks, n) for n in NODES]
+    grid = np.linspace(low, high, GRID)
+    if low < 0 < high:
+        grid[np.abs(grid).argmin()] = 0.0
+    x = np.concatenate([*(x for x, _ in nodes), grid])
+    parts = np.split(_values(f, x), np.cumsum([len(x) for x, _ in nodes]))
+    levels = [(x, y, np.sqrt(w)) for (x, w), y in zip(nodes, parts, strict=False)]
+    return Data((low, high), (*levels, (grid, parts[-1], np.ones(GRID))))
+
+
+def tabulate(f: Any, interval: tuple[float, float] | None, need: int) -> Data:
+    try:
+        x, y = (torch.as_tensor(v).detach().cpu().double().numpy() for v in f)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(
+            f"f is {type(f).__name__}, neither a function nor a table. Pass a callable or a pair "
+            "(x, y) of one-dimensional arrays of numbers."
+        ) from None
+    if x.ndim != 1 or x.shape != y.shape:
+        raise ValueError(
+            f"the table f has x of shape {x.shape} and y of shape {y.shape}. Both must be "
+            "one-dimensional and of one length."
+        )
+    if not np.isfinite(x).all():
+        i = int(np.flatnonzero(~np.isfinite(x))[0])
+        raise ValueError(f"the table f has x[{i}]={x[i]}. Leave out what is not finite.")
+    if interval is not None:
+        low, high = _check_interval(interval)
+        inside = (x >= low) & (x <= high)
+        x, y = x[inside], y[inside]
+    order = np.argsort(x, kind="stable")
+    x, y = x[order], y[order]
+    distinct = len(np.unique(x))
+    if distinct < max(need, 2):
+        raise ValueError(
+            f"the table f has {distinct} distinct x in the interval, but these degrees have "
+            f"{need} coefficients. Give at least {max(need, 2)} samples or lower the degrees."
+        )
+    if interval is None:
+        low, high = float(x[0]), float(x[-1])
+    _check_values(x, y, "the table f has")
+    some = np.unique(np.linspace(0, len(x) - 1, min(2 * NODES[0], len(x))).astype(int))
+    mean = np.full(len(x), len(x) ** -0.5)
+    levels = (x[some], y[some], mean[some]), (x, y, mean), (x, y, np.ones(len(x)))
+    return Data((low, high), levels)
+
+
+def _values(f: Function, x: Array) -> Array:
+    """f at x: of a tensor if it takes one, else of an array."""
+    tensor, of = torch.tensor(x), f
+    if isinstance(f, nn.Module):
+        of = copy.deepcopy(f).eval()
+        for p in of.parameters():
+            if p.is_floating_point():
+                tensor = tensor.to(p)
+                break
+    failures = []
+    for argument in (tensor, x.copy()):
+        try:
+            with torch.no_grad():
+                y = of(argument)
+            y = torch.as_tensor(y).detach().cpu().double().numpy()
+        except Exception as error:
+            failures.append(f"{type(argument).__name__}: {type(error).__name__}: {error}")
+            continue
+        if y.shape != x.shape:
+            raise ValueError(
+                f"f returns shape {y.shape} for x of shape {x.shape}. It must be elementwise."
+            )
+        _check_values(x, y, "f returns")
+        return y
+    raise TypeError(
+        f"f={f!r} takes neither a tensor nor an array of float64 ({'; '.join(failures)}). "
+        "Wrap it, e.g. numpy.vectorize(f)."
+    )
+
+
+def _check_values(x: Array, y: Array, what: str) -> None:
+    bad = np.flatnonzero(~np.isfinite(y))
+    if len(bad):
+        raise ValueError(
+            f"{what} {y[bad[0]]} at x={x[bad[0]]:.6g}, in the interval of the fit. Choose an "
+            "interval in which all values are finite."
+        )
+
+
+def _check_interval(interval: Any) -> tuple[float, float]:
+    try:
+        low, high = (float(v) for v in interval)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"interval={interval!r} must be a pair (low, high), e.g. (-3, 3)."
+        ) from None
+    if not (np.isfinite([low, high]).all() and low < high):
+        raise ValueError(
+            f"interval=({low:g}, {high:g}) must be finite with low < high, e.g. (-3, 3)."
+        )
+    return low, high
