@@ -12,6 +12,8 @@ from padenet import functional, reference
 from padenet.kernels import gpu, native
 from padenet.tracing import is_plain
 
+# Read when oneDNN is first used. Some virtual machines announce AMX and die of its instructions.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 if not torch.cuda.is_available():  # Triton interprets the kernels, on CPU tensors
     os.environ["TRITON_INTERPRET"] = "1"
 

@@ -5,11 +5,12 @@ made for, the interval, and the error there. Plain names are least squares fits 
 form; `paper_…` are the paper's printed columns. The file is made by `tools/make_starts.py`.
 """
 
-import difflib
 import json
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
+
+from padenet.extras import unknown
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,4 @@ def find_start(name: str) -> Start:
     start = STARTS.get(ALIASES.get(name, name))
     if start is not None:
         return start
-    known = [*STARTS, *ALIASES]
-    close = difflib.get_close_matches(str(name), known, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise ValueError(f"unknown start {name!r}.{hint} Known: {', '.join(known)}")
+    raise unknown("start", name, [*STARTS, *ALIASES])

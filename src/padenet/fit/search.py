@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import chebyshev
 
+from padenet.extras import require
+
 Array = np.ndarray
 STARTS_TRIED = 10  # for every free coefficient
 OPTIMA_REFINED = 4
@@ -90,7 +92,7 @@ class Problem:
         return D - U @ (U.T @ D)
 
     def solve(self, p: Array, steps: int, tolerance: float = 1e-15) -> Any:
-        return _optimize().least_squares(
+        return require("scipy.optimize", "fit").least_squares(
             self.residual,
             p,
             self.jacobian,
@@ -252,7 +254,7 @@ def _program(
     cost[-1] = 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = _optimize().linprog(
+        found = require("scipy.optimize", "fit").linprog(
             cost, np.vstack(rows), np.concatenate(limits), bounds=(None, None), method="highs"
         )
     if found.status != 0:
@@ -261,13 +263,3 @@ def _program(
     if floor is not None:
         d[k:] = np.maximum(d[k:], -floor)
     return float(found.x[-1]), d
-
-
-def _optimize() -> Any:
-    try:
-        from scipy import optimize
-    except ImportError as error:
-        raise ImportError(
-            "fitting needs SciPy, which is not installed: pip install padenet[fit]"
-        ) from error
-    return optimize

@@ -1,0 +1,42 @@
+"""``padenet``: the command line.
+
+A command is a module of this package: its docstring is the help text, ``add_arguments`` declares
+the options and ``run`` does the work. What a module needs beyond argparse it imports in ``run``,
+so that ``padenet --help`` is quick.
+"""
+
+import argparse
+import importlib
+import sys
+
+COMMANDS: tuple[str, ...] = ("data", "fit", "inspect", "plot", "train")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="padenet", description="Learnable rational activations.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name in COMMANDS:
+        module = importlib.import_module(f"padenet.cli.{name}")
+        text = module.__doc__ or ""
+        command = commands.add_parser(
+            name,
+            help=text.strip().splitlines()[0],
+            description=text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; 2 for bad input or a failed run, with one line that says what to do."""
+    args = build_parser().parse_args(argv)
+    try:
+        return args.run(args) or 0
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        print(f"padenet: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("padenet: interrupted", file=sys.stderr)
+        return 130

@@ -1,0 +1,55 @@
+"""Options that several commands share, made from the records they fill."""
+
+import argparse
+from dataclasses import fields
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+from padenet.experiments.config import Config
+
+
+def add_record(parser: argparse.ArgumentParser, *, leave: tuple[str, ...] = ()) -> None:
+    """An option for every field of a run's record; those not given keep the protocol's value."""
+    group = parser.add_argument_group("fields of the record", "unless given, the protocol's values")
+    hints = get_type_hints(Config)
+    for field in fields(Config):
+        if field.name in leave:
+            continue
+        group.add_argument(
+            f"--{field.name.replace('_', '-')}",
+            default=argparse.SUPPRESS,
+            type=_reader(hints[field.name]),
+            metavar=field.name.upper(),
+        )
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Where a run is computed."""
+    group = parser.add_argument_group("place")
+    group.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1")
+    group.add_argument("--data-dir", help="directory of the data sets (or PADENET_DATA)")
+    group.add_argument("--threads", type=int, help="CPU threads of each process")
+    group.add_argument(
+        "--deterministic", action="store_true", help="repeat bit for bit on a GPU too"
+    )
+    group.add_argument("--no-graph", action="store_true", help="no CUDA graphs")
+    group.add_argument("--workers", type=int, default=4, help="processes that decode images")
+
+
+def given(args: argparse.Namespace) -> dict[str, Any]:
+    """The fields of the record that the command line gave."""
+    names = {f.name for f in fields(Config)}
+    return {k: v for k, v in vars(args).items() if k in names}
+
+
+def _reader(hint: Any) -> Any:
+    kinds = [k for k in get_args(hint) if isinstance(k, type)] or [hint]
+    kind = next((k for k in kinds if k in (int, float)), str)
+
+    def read(text: str) -> Any:
+        if NoneType in kinds and text.lower() == "none":
+            return None
+        return kind(text)
+
+    read.__name__ = kind.__name__  # argparse names it in its errors
+    return read

@@ -1,0 +1,72 @@
+"""Train a net with an activation.
+
+One run makes one directory: config.json, metrics.jsonl, checkpoint.pt, result.json. A run that is
+there is not repeated, one that was cut goes on. Several seeds are several runs; --jobs trains that
+many at once. Under torchrun the processes share a run.
+
+    padenet train --dataset fashion-mnist --net lenet --activation pau --seed 0
+    padenet train --activation pau --seed 0 1 2 --jobs 2
+    torchrun --nproc-per-node 2 -m padenet train --dataset cifar10 --net resnet101
+"""
+
+import argparse
+
+from padenet.cli.options import add_place, add_record, given
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", default="runs", help="the run goes to OUT/NAME (default: runs)")
+    parser.add_argument("--recipe", default="paper", help="protocol: paper (default), mnist-adam, …")
+    parser.add_argument("--seed", type=int, nargs="+", default=[0], metavar="SEED")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at the same time (default: 1)")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_record(parser, leave=("seed",))
+    add_place(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from dataclasses import replace
+    from pathlib import Path
+
+    import torch
+
+    from padenet.experiments.config import Config
+    from padenet.experiments.progress import show
+    from padenet.experiments.ranks import join_ranks
+    from padenet.experiments.recipes import find_protocol
+    from padenet.experiments.run import Place, train
+
+    fields = {k: v for k, v in given(args).items() if k != "seed"}
+    which = {k: fields[k] for k in ("dataset", "net", "activation") if k in fields}
+    protocol = find_protocol(args.recipe)
+    configs = [replace(protocol(Config(**which, seed=s)), **fields) for s in args.seed]
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    place = Place(
+        device=args.device,
+        data_dir=args.data_dir,
+        deterministic=args.deterministic,
+        graph=not args.no_graph,
+        workers=args.workers,
+    )
+    code = 0
+    with join_ranks(args.device) as ranks:
+        for config in configs:
+            path = Path(args.out) / config.name
+            with show(config.name, quiet=args.quiet or not ranks.leads) as watch:
+                result = train(config, path, place, ranks=ranks, watch=watch)
+            if ranks.leads and result is not None:
+                code = max(code, report(config.name, path, result))
+    return code
+
+
+def report(name: str, path: object, result: dict[str, object]) -> int:
+    """Print the end of a run; 3 for one that diverged."""
+    if result["status"] != "done":
+        print(f"{name}  {result['status']}: {result['reason']}  ({path})")
+        return 3
+    print(
+        f"{name}  test accuracy {result['test_accuracy']:.2f} %  "
+        f"best {result['best_accuracy']:.2f} %  {result['seconds']:.1f} s  ({path})"
+    )
+    return 0

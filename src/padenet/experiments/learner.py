@@ -1,0 +1,244 @@
+"""Net, optimiser and data of a run on one device: what an epoch of training does."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from padenet import PAU
+from padenet.baselines import APL
+from padenet.experiments.batches import Batches, Ticket, make_batches
+from padenet.experiments.config import UNITS, Config
+from padenet.experiments.data import Dataset, Folder, augment, normalise
+from padenet.experiments.graphs import Graphed
+from padenet.experiments.nets import build
+from padenet.experiments.ranks import Ranks
+from padenet.registry import find_activations
+
+LEARNED_SHOWN = 16  # activations with at most so many parameters have them in the metrics
+
+
+class Learner:
+    """The state of a run in memory.
+
+    ``train`` and ``test`` are iterators that do a batch a step and yield after each, so that
+    several runs can take turns on one device; their sums wait in ``totals``.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        data: Dataset | Folder,
+        device: torch.device,
+        ranks: Ranks | None = None,
+        *,
+        graph: bool = True,
+        workers: int = 4,
+    ):
+        ranks = ranks or Ranks()
+        self.config, self.data, self.device, self.ranks = config, data, device, ranks
+        self.batches: tuple[Batches, Batches] = make_batches(
+            data,
+            device,
+            seed=config.seed,
+            batch_size=config.batch_size,
+            ranks=ranks,
+            workers=workers,
+        )
+        self.net = build_net(config, data)
+        if device.type == "cuda":
+            self.net = self.net.to(device, memory_format=torch.channels_last)
+        self.units = {k: m for k, m in find_activations(self.net).items() if isinstance(m, PAU)}
+        self.penalized = [m for m in self.net.modules() if isinstance(m, APL)]
+        self.weights = [p for p in self.net.parameters() if not _among(p, self.units.values())]
+        self.optimizer = make_optimizer(config, self.net, device)
+        self.model: nn.Module = self.net
+        if ranks.world > 1:
+            self.model = DistributedDataParallel(self.net)
+        self.totals = torch.zeros(4, dtype=torch.float64, device=device)
+        self.graph = graph and device.type == "cuda" and ranks.world == 1
+        self.graphed: Graphed | None = None
+
+    def train(self, epoch: int) -> Iterator[None]:
+        """One epoch, counted from 1."""
+        self._set_rates(epoch)
+        # Seeded anew each epoch: nothing random outlives it, so a checkpoint holds no generator.
+        torch.manual_seed(_seed(self.config.seed, epoch, self.ranks.rank))
+        self.model.train()
+        self.totals.zero_()
+        step: Callable[[Ticket], None] = self._train_step
+        for ticket in self.batches[0].tickets(epoch):
+            if self.graph:
+                self.graphed = self.graphed or Graphed(step, ticket, self._tensors)
+                step = self.graphed
+            step(ticket)
+            yield
+
+    def test(self) -> Iterator[None]:
+        self.model.eval()
+        self.totals.zero_()
+        for ticket in self.batches[1].tickets(0):
+            with torch.no_grad():
+                logits, labels = self._forward(self.net, self.batches[1], ticket, "none")
+                self._count(logits, labels, F.cross_entropy(logits, labels))
+            yield
+
+    def means(self, prefix: str, *, top5: bool = False) -> dict[str, float]:
+        """Loss and accuracies in percent over what ``totals`` counted, of all processes."""
+        loss, right, among5, count = self.ranks.total(self.totals.clone()).tolist()
+        means = {f"{prefix}_loss": loss / count, f"{prefix}_accuracy": 100 * right / count}
+        return means | ({f"{prefix}_top5": 100 * among5 / count} if top5 else {})
+
+    def coefficients(self) -> dict[str, Any]:
+        """Learned numbers of the activations, for the metrics."""
+        units = {name: {"a": _plain(u.a), "b": _plain(u.b)} for name, u in self.units.items()}
+        if units:
+            return {"units": units}
+        learned = {
+            name: [_plain(p) for p in m.parameters()]
+            for name, m in find_activations(self.net).items()
+            if 0 < sum(p.numel() for p in m.parameters()) <= LEARNED_SHOWN
+        }
+        return {"learned": learned} if learned else {}
+
+    def state(self) -> dict[str, Any]:
+        """All that later epochs depend on: tensors and plain values."""
+        return {
+            "net": self.net.state_dict(),
+            "optimizer": self.optimizer.state_dict()["state"],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.net.load_state_dict(state["net"])
+        optimizer = self.optimizer.state_dict()
+        self.optimizer.load_state_dict({**optimizer, "state": state["optimizer"]})
+
+    def _train_step(self, ticket: Ticket) -> None:
+        logits, labels = self._forward(self.model, self.batches[0], ticket, self.config.augment)
+        loss = F.cross_entropy(logits, labels)
+        self._count(logits.detach(), labels, loss.detach())
+        sum((m.penalty() for m in self.penalized), loss).backward()
+        self._clip()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=not self.graph)
+
+    def _forward(
+        self, model: nn.Module, batches: Batches, ticket: Ticket, kind: str
+    ) -> tuple[Tensor, Tensor]:
+        images, labels = batches.fetch(ticket)
+        on_gpu = self.device.type == "cuda"
+        images = augment(images, kind)
+        x = normalise(images, self.data.mean, self.data.std, channels_last=on_gpu)
+        with self._autocast():
+            logits = model(x)
+        return logits.float(), labels
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        if self.config.precision == "bf16":
+            return torch.autocast(self.device.type, torch.bfloat16)
+        return nullcontext()
+
+    def _count(self, logits: Tensor, labels: Tensor, loss: Tensor) -> None:
+        n = len(labels)
+        best = logits.topk(min(5, logits.shape[1])).indices == labels[:, None]
+        sums = [loss.double() * n, best[:, 0].sum(), best.sum(), torch.full_like(loss, n)]
+        self.totals += torch.stack([s.double() for s in sums])
+
+    def _clip(self) -> None:
+        config = self.config
+        if config.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.weights, config.clip_norm)
+        if config.coefficient_clip is not None:
+            for unit in self.units.values():
+                nn.utils.clip_grad_norm_([unit.a, unit.b], config.coefficient_clip)
+
+    def _set_rates(self, epoch: int) -> None:
+        factor = self.config.lr_decay ** ((epoch - 1) // self.config.lr_every)
+        for group in self.optimizer.param_groups:
+            rate = group["start"] * (factor if group["decays"] else 1.0)
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)  # a CUDA graph reads it there
+            else:
+                group["lr"] = rate
+
+    def _tensors(self) -> list[Tensor]:
+        """What a step changes, for the warm-up of a graph to put back."""
+        states = self.optimizer.state.values()
+        values = [v for s in states for v in s.values() if isinstance(v, Tensor)]
+        return [*self.net.parameters(), *self.net.buffers(), self.totals, *values]
+
+
+def build_net(config: Config, data: Dataset | Folder) -> nn.Module:
+    """The net of a run with its first weights, which depend on the seed alone."""
+    options: dict[str, Any] = {}
+    if config.activation in UNITS:
+        options = {"init": config.start, "form": config.form}
+    if config.activation == "rpau":
+        options["alpha"] = config.alpha
+    torch.manual_seed(config.seed)
+    channels = len(data.mean)
+    return build(
+        config.net,
+        config.activation,
+        classes=len(data.classes),
+        in_channels=channels,
+        **options,
+    )
+
+
+def make_optimizer(
+    config: Config, net: nn.Module, device: torch.device
+) -> torch.optim.Optimizer:
+    """Weights, then the parameters of other activations, then the coefficients of units.
+
+    Only weights decay. The coefficients have a constant rate of their own where the record gives
+    one.
+    """
+    kinds = find_activations(net).values()
+    units = [m for m in kinds if isinstance(m, PAU)]
+    others = [m for m in kinds if not isinstance(m, PAU)]
+    own = config.coefficient_lr
+    parameters = list(net.parameters())
+    groups = [
+        dict(
+            params=[p for p in parameters if not _among(p, [*units, *others])],
+            weight_decay=config.weight_decay,
+            start=config.lr,
+            decays=True,
+        ),
+        dict(params=[p for p in parameters if _among(p, others)], start=config.lr, decays=True),
+        dict(
+            params=[p for p in parameters if _among(p, units)],
+            start=config.lr if own is None else own,
+            decays=own is None,
+        ),
+    ]
+    groups = [g for g in groups if g["params"]]
+    on_gpu = device.type == "cuda"
+    for group in groups:
+        group["lr"] = torch.tensor(group["start"], device=device) if on_gpu else group["start"]
+    if config.optimizer == "adam":
+        return torch.optim.Adam(groups, fused=True, capturable=on_gpu)
+    return torch.optim.SGD(groups, momentum=config.momentum, fused=True)
+
+
+def _among(parameter: Tensor, modules: Any) -> bool:
+    return any(parameter is p for m in modules for p in m.parameters(recurse=False))
+
+
+def _seed(*parts: int) -> int:
+    """One seed of several, well mixed."""
+    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _plain(values: Tensor) -> Any:
+    """Nested lists with the nine digits that tell one float32 from the next."""
+    if values.ndim:
+        return [_plain(v) for v in values.detach().cpu()]
+    number = float(f"{values.item():.9g}")
+    return number if np.isfinite(number) else None

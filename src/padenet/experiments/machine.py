@@ -1,0 +1,47 @@
+"""Where numbers come from: the machine, the versions and the commit."""
+
+import platform
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import padenet
+
+
+def describe_machine(device: torch.device) -> dict[str, Any]:
+    on_gpu = device.type == "cuda"
+    return {
+        "device": torch.cuda.get_device_name(device) if on_gpu else _processor(),
+        "threads": torch.get_num_threads(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "padenet": padenet.__version__,
+        "commit": _commit(),
+    }
+
+
+@lru_cache
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+@lru_cache
+def _commit() -> str:
+    """Of the source tree padenet runs from, with a + if files differ; empty if installed."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():
+        return ""
+    git = ["git", "-C", str(root)]
+    try:
+        found = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True)
+        changed = subprocess.run([*git, "status", "--porcelain", "src", "native"], capture_output=True)
+    except OSError:
+        return ""
+    return found.stdout.decode().strip() + ("+" if changed.stdout.strip() else "")

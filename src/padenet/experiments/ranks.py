@@ -1,0 +1,55 @@
+"""The processes that share a run: one, or those that ``torchrun`` started."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process is number ``rank`` of ``world``; ``local`` is its number on its machine."""
+
+    rank: int = 0
+    world: int = 1
+    local: int = 0
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes the files and prints."""
+        return self.rank == 0
+
+    def total(self, values: Tensor) -> Tensor:
+        """The sum over all processes, in place."""
+        if self.world > 1:
+            dist.all_reduce(values)
+        return values
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.world > 1:
+            dist.barrier()
+
+
+@contextmanager
+def join_ranks(device: str = "auto") -> Iterator[Ranks]:
+    """The process group of ``torchrun``'s variables, left at the end; alone without them."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        yield Ranks()
+        return
+    on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+    local = int(os.environ["LOCAL_RANK"])
+    if on_gpu:
+        torch.cuda.set_device(local)
+    dist.init_process_group("nccl" if on_gpu else "gloo")
+    try:
+        ranks = Ranks(dist.get_rank(), world, local)
+        yield ranks
+        ranks.wait()
+    finally:
+        dist.destroy_process_group()

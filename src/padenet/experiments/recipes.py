@@ -1,0 +1,134 @@
+"""The paper's protocols, and the lists of runs behind its tables. A recipe is a function.
+
+A protocol fills in a record for one data set, net, activation and seed; a recipe is a list of such
+records. What the paper leaves open, and the same for all activations: a last batch that is not full
+is dropped, images are normalised by the mean and deviation of their own training set.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from padenet.experiments.config import UNITS, Config
+from padenet.extras import unknown
+
+COMMON = ("relu", "relu6", "lrelu", "rrelu", "elu", "celu", "swish", "prelu")
+TABLE2 = (*COMMON, "slaf", "apl", "srelu", *UNITS)
+TABLE3 = (*COMMON, "maxout", "mixture", "apl", "srelu", *UNITS)
+IMAGENET = (*COMMON, "srelu", "pau")
+SEEDS = range(5)
+
+
+def mnist_adam(base: Config) -> Config:
+    """MNIST and Fashion-MNIST: 100 epochs of Adam, batches of 256. The paper's for LeNet."""
+    return replace(base, epochs=100, batch_size=256, optimizer="adam", lr=0.002)
+
+
+def mnist_sgd(base: Config) -> Config:
+    """MNIST and Fashion-MNIST with SGD, under which VGG trains; the paper names both."""
+    return replace(base, epochs=100, batch_size=256, optimizer="sgd", lr=0.01, momentum=0.5)
+
+
+def cifar(base: Config) -> Config:
+    """CIFAR-10: 400 epochs of SGD, the units' coefficients at a constant rate of their own."""
+    return replace(
+        base,
+        epochs=400,
+        batch_size=64,
+        augment="crop-flip",
+        optimizer="sgd",
+        lr=0.1,
+        momentum=0.9,
+        weight_decay=5e-4,
+        lr_decay=0.985,
+        coefficient_lr=0.01 if base.activation in UNITS else None,
+    )
+
+
+def imagenet(base: Config) -> Config:
+    """ImageNet: 90 epochs of SGD, the rate divided by ten every 30."""
+    return replace(
+        base,
+        epochs=90,
+        batch_size=256,
+        precision="bf16",
+        optimizer="sgd",
+        lr=0.1,
+        momentum=0.9,
+        weight_decay=1e-4,
+        lr_decay=0.1,
+        lr_every=30,
+    )
+
+
+def digits(base: Config) -> Config:
+    """The embedded digits: 20 epochs of Adam, seconds on a CPU."""
+    return replace(base, epochs=20, batch_size=64, optimizer="adam", lr=0.002)
+
+
+def paper(base: Config) -> Config:
+    """The protocol for the record's data set and net: what is taken unless told otherwise."""
+    if base.dataset == "cifar10":
+        return cifar(base)
+    if base.dataset == "imagenet":
+        return imagenet(base)
+    if base.dataset == "digits":
+        return digits(base)
+    return mnist_sgd(base) if base.net.startswith("vgg") else mnist_adam(base)
+
+
+PROTOCOLS: dict[str, Callable[[Config], Config]] = {
+    "paper": paper,
+    "mnist-adam": mnist_adam,
+    "mnist-sgd": mnist_sgd,
+    "cifar": cifar,
+    "imagenet": imagenet,
+    "digits": digits,
+}
+
+
+def grid(
+    datasets: Iterable[str], nets: Iterable[str], activations: Iterable[str], seeds: Iterable[int]
+) -> list[Config]:
+    """All combinations under their protocols; whole seeds first, so that a part is a table too."""
+    return [
+        paper(Config(dataset=d, net=n, activation=a, seed=s))
+        for s in seeds
+        for d in datasets
+        for n in nets
+        for a in activations
+    ]
+
+
+def table2() -> list[Config]:
+    """MNIST and Fashion-MNIST, 2 nets, 13 activations, 5 seeds."""
+    return grid(["fashion-mnist", "mnist"], ["lenet", "vgg"], TABLE2, SEEDS)
+
+
+def table3() -> list[Config]:
+    """CIFAR-10, 4 nets, 14 activations, 5 seeds."""
+    return grid(["cifar10"], ["vgg8", "mobilenetv2", "resnet101", "densenet121"], TABLE3, SEEDS)
+
+
+def table_imagenet() -> list[Config]:
+    """ImageNet, MobileNetV2, the activations of the paper's table."""
+    return grid(["imagenet"], ["mobilenetv2-imagenet"], IMAGENET, [0])
+
+
+def demo() -> list[Config]:
+    """The embedded digits: six activations, 3 seeds. A minute on two cores."""
+    activations = ["relu", "lrelu", "prelu", "swish", "pau", "rpau"]
+    return grid(["digits"], ["lenet"], activations, range(3))
+
+
+RECIPES: dict[str, Callable[[], list[Config]]] = {
+    "demo": demo,
+    "table2": table2,
+    "table3": table3,
+    "imagenet": table_imagenet,
+}
+
+
+def find_protocol(name: str) -> Callable[[Config], Config]:
+    if name not in PROTOCOLS:
+        raise unknown("protocol", name, PROTOCOLS)
+    return PROTOCOLS[name]

@@ -1,0 +1,225 @@
+"""One run as one idempotent function: a record and a directory in, the result out.
+
+A run that has a result is not repeated, and one that was cut goes on after its last epoch, to the
+same bits as if it had never stopped: on the same machine, with the same number of threads.
+"""
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from padenet.experiments.config import Config
+from padenet.experiments.data import Dataset, Folder, load
+from padenet.experiments.learner import Learner
+from padenet.experiments.machine import describe_machine
+from padenet.experiments.ranks import Ranks
+from padenet.experiments.store import Metrics, RunDirectory
+
+WRITE_EVERY = 1.0  # seconds between checkpoints, at least: epochs may be shorter
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where and how a run is computed; none of it is part of its record.
+
+    Args:
+        device: "auto", "cpu", "cuda", "cuda:1".
+        data_dir: Directory of the data sets; see ``padenet.experiments.data.load``.
+        deterministic: Whether to insist on operations that repeat bit for bit on a GPU too.
+        graph: Whether a GPU runs steps as CUDA graphs.
+        workers: Processes that decode images from folders.
+        deadline: Value of ``time.time()`` after which the run stops at the next epoch.
+    """
+
+    device: str = "auto"
+    data_dir: str | None = None
+    deterministic: bool = False
+    graph: bool = True
+    workers: int = 4
+    deadline: float = math.inf
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands: ``metrics`` comes with the end of an epoch."""
+
+    epoch: int
+    step: int
+    steps: int
+    epochs: int
+    images_per_second: float
+    metrics: Metrics | None = None
+
+
+def train(
+    config: Config,
+    path: str | Path,
+    place: Place | None = None,
+    *,
+    ranks: Ranks | None = None,
+    watch: Callable[[Progress], None] = lambda progress: None,
+) -> dict[str, Any] | None:
+    """The result of the run, computed unless ``path`` has it; None if the deadline came first."""
+    for progress in steps(config, path, place, ranks=ranks):
+        watch(progress)
+    return RunDirectory(path).result()
+
+
+def steps(
+    config: Config,
+    path: str | Path,
+    place: Place | None = None,
+    *,
+    ranks: Ranks | None = None,
+) -> Iterator[Progress]:
+    """``train`` in steps of one batch. The caller may do other things between them."""
+    place, ranks = place or Place(), ranks or Ranks()
+    directory = RunDirectory(path)
+    with ExitStack() as stack:
+        if ranks.leads:
+            directory.claim(config)
+            stack.enter_context(directory.locked())
+        ranks.wait()
+        if directory.result() is not None:
+            return
+        ranks.wait()  # the first to finish must not write a result that another still looks for
+        stack.enter_context(numbers(config, place))
+        try:
+            yield from _train(config, directory, place, ranks)
+        except (Exception, KeyboardInterrupt) as error:
+            if ranks.leads:
+                directory.write_failure(error)
+            raise
+
+
+def _train(
+    config: Config, directory: RunDirectory, place: Place, ranks: Ranks
+) -> Iterator[Progress]:
+    device = find_device(place.device, config.precision, ranks)
+    data = load_once(config.dataset, place.data_dir)
+    learner = Learner(config, data, device, ranks, graph=place.graph, workers=place.workers)
+    top5 = len(data.classes) > 10
+    per_epoch, image_count = len(learner.batches[0]), config.batch_size
+
+    lines: list[Metrics] = []
+    checkpoint = directory.checkpoint()
+    if checkpoint is not None:
+        learner.restore(checkpoint)
+        lines = directory.metrics()[: checkpoint["epoch"] + 1]
+    written, reason = time.monotonic(), ""
+    first = lines[-1]["epoch"] + 1 if lines else 0
+    for epoch in range(first, config.epochs + 1):
+        start = time.monotonic()
+        line: Metrics = {"epoch": epoch}
+        if epoch:
+            for step, _ in enumerate(learner.train(epoch), 1):
+                speed = step * image_count / max(time.monotonic() - start, 1e-9)
+                yield Progress(epoch, step, per_epoch, config.epochs, speed)
+            line |= {"lr": _rate(learner)} | learner.means("train")
+        for _ in learner.test():
+            yield Progress(epoch, per_epoch, per_epoch, config.epochs, 0.0)
+        line |= learner.means("test", top5=top5)
+        line["seconds"] = round(time.monotonic() - start, 4)
+        reason = _not_finite(line)
+        lines.append({k: _finite(v) for k, v in line.items()} | learner.coefficients())
+        last = bool(reason) or epoch == config.epochs
+        late = time.time() > place.deadline
+        if ranks.leads and (last or late or time.monotonic() - written > WRITE_EVERY):
+            directory.write_metrics(lines)
+            directory.write_checkpoint({"epoch": epoch, **learner.state()})
+            written = time.monotonic()
+        train_time = max(lines[-1]["seconds"], 1e-9)
+        speed = per_epoch * image_count / train_time
+        yield Progress(epoch, per_epoch, per_epoch, config.epochs, speed, lines[-1])
+        if last:
+            break
+        if ranks.total(torch.tensor(float(late))).item():  # any process's clock ends all
+            return
+    if ranks.leads:
+        directory.write_result(summarize(lines, reason, learner, place))
+
+
+def summarize(
+    lines: list[Metrics], reason: str, learner: Learner, place: Place
+) -> dict[str, Any]:
+    """The result of a run from its metrics. A run whose loss was not finite has diverged."""
+    seconds = sum(line["seconds"] for line in lines)
+    images = (len(lines) - 1) * len(learner.batches[0]) * learner.config.batch_size
+    last = lines[-1]
+    return {
+        "status": "diverged" if reason else "done",
+        "reason": reason,
+        "epochs": last["epoch"],
+        "test_accuracy": last["test_accuracy"],
+        "best_accuracy": max(line["test_accuracy"] for line in lines),
+        "test_loss": last["test_loss"],
+        "train_loss": last.get("train_loss"),
+        "seconds": round(seconds, 3),
+        "images_per_second": round(images / seconds, 1),
+        "parameters": sum(p.numel() for p in learner.net.parameters()),
+        "machine": describe_machine(learner.device) | {"processes": learner.ranks.world},
+    } | ({"test_top5": last["test_top5"]} if "test_top5" in last else {})
+
+
+@lru_cache(maxsize=4)
+def load_once(name: str, data_dir: str | None) -> Dataset | Folder:
+    return load(name, data_dir)
+
+
+def find_device(name: str, precision: str, ranks: Ranks) -> torch.device:
+    """The device of that name, checked; "auto" is the GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device={name!r}, but torch sees no GPU here. Use device='cpu'.")
+    if device.type not in ("cuda", "cpu"):
+        raise ValueError(f"device={name!r}: runs are for 'cpu' and 'cuda'.")
+    if precision == "tf32" and device.type == "cpu":
+        raise ValueError("precision='tf32' is a format of GPUs. Use 'fp32' on the CPU.")
+    if device.type == "cuda":
+        index = ranks.local if ranks.world > 1 else device.index or 0
+        device = torch.device("cuda", index)
+        torch.cuda.set_device(device)
+    return device
+
+
+@contextmanager
+def numbers(config: Config, place: Place) -> Iterator[None]:
+    """torch's global switches as the run needs them, put back afterwards."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic
+    strict = torch.are_deterministic_algorithms_enabled()
+    tf32 = config.precision == "tf32"
+    matmul.allow_tf32 = cudnn.allow_tf32 = tf32
+    cudnn.deterministic = place.deterministic
+    cudnn.benchmark = not place.deterministic
+    if place.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic = before
+        torch.use_deterministic_algorithms(strict)
+
+
+def _rate(learner: Learner) -> float:
+    return float(learner.optimizer.param_groups[0]["lr"])
+
+
+def _not_finite(line: Metrics) -> str:
+    wrong = [k for k in ("train_loss", "test_loss") if not math.isfinite(line.get(k, 0.0))]
+    return f"{wrong[0]} is not finite in epoch {line['epoch']}" if wrong else ""
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,183 @@
+"""The directory of a run, and runs packed into one file.
+
+    config.json     the record of the run
+    metrics.jsonl   one line an epoch, from epoch 0, before training, on
+    checkpoint.pt   tensors only: all that the next epoch depends on
+    result.json     written last: there is a result, or the run is to be continued
+    failure.json    why the run stopped, until it is continued
+
+Every file is written under a temporary name and renamed, so none is ever half there.
+"""
+
+import gzip
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from padenet.experiments.config import Config
+from padenet.files import replacing
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+Metrics = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as recorded: ``result`` is None as long as it is not finished."""
+
+    config: Config
+    metrics: list[Metrics]
+    result: dict[str, Any] | None
+
+
+class RunDirectory:
+    """The files of one run."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.config_file = self.path / "config.json"
+        self.metrics_file = self.path / "metrics.jsonl"
+        self.checkpoint_file = self.path / "checkpoint.pt"
+        self.result_file = self.path / "result.json"
+        self.failure_file = self.path / "failure.json"
+
+    def claim(self, config: Config) -> None:
+        """Make the directory the one of ``config``, or refuse if it is another's."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not self.config_file.exists():
+            write(self.config_file, config.to_json() + "\n")
+            return
+        found = read_json(self.config_file)
+        wanted = json.loads(config.to_json())
+        differences = [
+            f"{name} is {found.get(name)!r} there and {wanted.get(name)!r} here"
+            for name in {**found, **wanted}
+            if found.get(name) != wanted.get(name)
+        ]
+        if differences:
+            raise ValueError(
+                f"{self.path} holds a run with another config: {'; '.join(differences)}. "
+                "Choose another directory, or repeat the command with the values found there."
+            )
+
+    def result(self) -> dict[str, Any] | None:
+        return read_json(self.result_file) if self.result_file.exists() else None
+
+    def metrics(self) -> list[Metrics]:
+        """The lines written so far."""
+        if not self.metrics_file.exists():
+            return []
+        return list(read_lines(self.metrics_file.read_text(encoding="utf-8"), self.metrics_file))
+
+    def write_metrics(self, lines: Iterable[Metrics]) -> None:
+        write(self.metrics_file, "".join(json.dumps(line) + "\n" for line in lines))
+
+    def write_result(self, result: dict[str, Any]) -> None:
+        write(self.result_file, json.dumps(result, indent=2) + "\n")
+        self.failure_file.unlink(missing_ok=True)
+
+    def write_failure(self, error: BaseException) -> None:
+        """Best effort: the disk may be what failed."""
+        reason = f"{type(error).__name__}: {error}"
+        with suppress(OSError):
+            write(self.failure_file, json.dumps({"reason": reason}, indent=2) + "\n")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """For one process at a time. The system drops the lock with the process, killed or not."""
+        if fcntl is None:
+            yield
+            return
+        with open(self.path / ".lock", "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(f"{self.path} is in use: another process trains this run.") from None
+            yield
+
+    def write_checkpoint(self, state: dict[str, Any]) -> None:
+        write(self.checkpoint_file, lambda file: torch.save(state, file))
+
+    def checkpoint(self) -> dict[str, Any] | None:
+        """The last checkpoint, on the CPU; None before the first."""
+        if not self.checkpoint_file.exists():
+            return None
+        try:
+            return torch.load(self.checkpoint_file, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise OSError(
+                f"{self.checkpoint_file} cannot be read ({str(error).splitlines()[0]}). "
+                "Delete it to start the run again, or put back a copy."
+            ) from error
+
+    def read(self) -> Run:
+        config = Config.from_dict(read_json(self.config_file))
+        return Run(config, self.metrics(), self.result())
+
+
+def write(path: Path, content: str | Callable[[IO[bytes]], Any]) -> None:
+    """Write the whole file or nothing, and have it on disk before its name appears."""
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        if isinstance(content, str):
+            file.write(content.encode())
+        else:
+            content(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON ({error}). Delete it or put back a copy.") from error
+
+
+def read_lines(text: str, path: Path) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            yield json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number} is not JSON ({error}).") from error
+
+
+def read_runs(source: str | Path) -> list[Run]:
+    """All runs under a directory, at any depth, or in a packed file; sorted by name."""
+    source = Path(source)
+    if source.is_dir():
+        runs = [RunDirectory(p.parent).read() for p in source.rglob("config.json")]
+    elif source.exists():
+        with gzip.open(source, "rt", encoding="utf-8") as file:
+            runs = [
+                Run(Config.from_dict(r["config"]), r["metrics"], r["result"])
+                for r in read_lines(file.read(), source)
+            ]
+    else:
+        raise FileNotFoundError(f"{source} is neither a directory of runs nor a packed file.")
+    if not runs:
+        raise ValueError(f"{source} holds no runs: no config.json under it.")
+    return sorted(runs, key=lambda run: run.config.name)
+
+
+def pack(runs: Iterable[Run], path: str | Path) -> None:
+    """Write runs into one file, without checkpoints; the same runs give the same bytes."""
+    lines = [
+        json.dumps({"config": json.loads(r.config.to_json()), "result": r.result, "metrics": r.metrics})
+        for r in runs
+    ]
+
+    def content(file: IO[bytes]) -> None:
+        with gzip.GzipFile(fileobj=file, mode="wb", mtime=0, filename="") as packed:
+            packed.write("".join(f"{line}\n" for line in lines).encode())
+
+    write(Path(path), content)
