@@ -1,0 +1,41 @@
+"""Data sets: from files to batches on the device.
+
+sets.py      load, and the records Dataset and Folder
+sources.py   the published files of each set: layouts, digests, mirrors
+places.py    where a set lies on this machine; digests checked
+fetch.py     downloads
+idx.py       MNIST's format
+cifar.py     CIFAR-10's two formats
+folder.py    folders of images, decoded in DataLoader workers
+order.py     the order of an epoch, shared among ranks
+augment.py   augmentation and normalisation of batches, on the device
+"""
+
+from padenet.experiments.data.augment import AUGMENTATIONS, augment, normalise
+from padenet.experiments.data.fetch import fetch
+from padenet.experiments.data.folder import ImageFolder
+from padenet.experiments.data.order import Draw, EpochSampler, epoch_order
+from padenet.experiments.data.places import data_home, locate, verify
+from padenet.experiments.data.sets import NAMES, Dataset, Folder, load
+from padenet.experiments.data.sources import SOURCES, Layout, Source
+
+__all__ = [
+    "AUGMENTATIONS",
+    "NAMES",
+    "SOURCES",
+    "Dataset",
+    "Draw",
+    "EpochSampler",
+    "Folder",
+    "ImageFolder",
+    "Layout",
+    "Source",
+    "augment",
+    "data_home",
+    "epoch_order",
+    "fetch",
+    "load",
+    "locate",
+    "normalise",
+    "verify",
+]
