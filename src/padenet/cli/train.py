@@ -16,7 +16,9 @@ from padenet.cli.options import add_place, add_record, given
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="runs", help="the run goes to OUT/NAME (default: runs)")
-    parser.add_argument("--recipe", default="paper", help="protocol: paper (default), mnist-adam, …")
+    parser.add_argument(
+        "--recipe", default="paper", help="protocol: paper (default), mnist-adam, …"
+    )
     parser.add_argument("--seed", type=int, nargs="+", default=[0], metavar="SEED")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time (default: 1)")
     parser.add_argument("--quiet", action="store_true", help="no progress")

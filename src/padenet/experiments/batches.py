@@ -64,7 +64,7 @@ class FromFolder:
             num_workers=workers,
             drop_last=order["train"],
             pin_memory=device.type == "cuda",
-            persistent_workers=False,  # each epoch's workers see the sampler as it then is
+            persistent_workers=workers > 0,
         )
 
     def __len__(self) -> int:

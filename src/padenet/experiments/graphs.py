@@ -23,7 +23,10 @@ class Graphed:
     """
 
     def __init__(
-        self, step: Callable[[Ticket], None], ticket: Ticket, changed: Callable[[], Sequence[Tensor]]
+        self,
+        step: Callable[[Ticket], None],
+        ticket: Ticket,
+        changed: Callable[[], Sequence[Tensor]],
     ):
         device = torch.device("cuda", torch.cuda.current_device())
         self.ticket = tuple(t.to(device, copy=True) for t in ticket)

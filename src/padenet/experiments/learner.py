@@ -191,9 +191,7 @@ def build_net(config: Config, data: Dataset | Folder) -> nn.Module:
     )
 
 
-def make_optimizer(
-    config: Config, net: nn.Module, device: torch.device
-) -> torch.optim.Optimizer:
+def make_optimizer(config: Config, net: nn.Module, device: torch.device) -> torch.optim.Optimizer:
     """Weights, then the parameters of other activations, then the coefficients of units.
 
     Only weights decay. The coefficients have a constant rate of their own where the record gives

@@ -41,7 +41,9 @@ def _commit() -> str:
     git = ["git", "-C", str(root)]
     try:
         found = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True)
-        changed = subprocess.run([*git, "status", "--porcelain", "src", "native"], capture_output=True)
+        changed = subprocess.run(
+            [*git, "status", "--porcelain", "src", "native"], capture_output=True
+        )
     except OSError:
         return ""
     return found.stdout.decode().strip() + ("+" if changed.stdout.strip() else "")

@@ -1,5 +1,6 @@
 """The processes that share a run: one, or those that ``torchrun`` started."""
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,4 +53,7 @@ def join_ranks(device: str = "auto") -> Iterator[Ranks]:
         yield ranks
         ranks.wait()
     finally:
+        # A DistributedDataParallel that lies in a cycle would hold the group's threads past the
+        # end of the group, and the process would abort at its exit.
+        gc.collect()
         dist.destroy_process_group()

@@ -132,7 +132,7 @@ def _train(
         lines.append({k: _finite(v) for k, v in line.items()} | learner.coefficients())
         last = bool(reason) or epoch == config.epochs
         late = time.time() > place.deadline
-        if ranks.leads and (last or late or time.monotonic() - written > WRITE_EVERY):
+        if ranks.leads and (last or late or time.monotonic() - written >= WRITE_EVERY):
             directory.write_metrics(lines)
             directory.write_checkpoint({"epoch": epoch, **learner.state()})
             written = time.monotonic()
@@ -147,9 +147,7 @@ def _train(
         directory.write_result(summarize(lines, reason, learner, place))
 
 
-def summarize(
-    lines: list[Metrics], reason: str, learner: Learner, place: Place
-) -> dict[str, Any]:
+def summarize(lines: list[Metrics], reason: str, learner: Learner, place: Place) -> dict[str, Any]:
     """The result of a run from its metrics. A run whose loss was not finite has diverged."""
     seconds = sum(line["seconds"] for line in lines)
     images = (len(lines) - 1) * len(learner.batches[0]) * learner.config.batch_size

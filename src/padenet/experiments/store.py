@@ -102,7 +102,9 @@ class RunDirectory:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise ValueError(f"{self.path} is in use: another process trains this run.") from None
+                raise ValueError(
+                    f"{self.path} is in use: another process trains this run."
+                ) from None
             yield
 
     def write_checkpoint(self, state: dict[str, Any]) -> None:
@@ -127,13 +129,19 @@ class RunDirectory:
 
 def write(path: Path, content: str | Callable[[IO[bytes]], Any]) -> None:
     """Write the whole file or nothing, and have it on disk before its name appears."""
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        if isinstance(content, str):
-            file.write(content.encode())
-        else:
-            content(file)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            if isinstance(content, str):
+                file.write(content.encode())
+            else:
+                content(file)
+            file.flush()
+            os.fsync(file.fileno())
+    except (OSError, RuntimeError) as error:  # torch wraps what the disk says
+        raise OSError(
+            f"{path} cannot be written ({str(error).splitlines()[0]}). What was there is kept. "
+            "Make room or choose another directory. Repeat the command to go on."
+        ) from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -172,7 +180,9 @@ def read_runs(source: str | Path) -> list[Run]:
 def pack(runs: Iterable[Run], path: str | Path) -> None:
     """Write runs into one file, without checkpoints; the same runs give the same bytes."""
     lines = [
-        json.dumps({"config": json.loads(r.config.to_json()), "result": r.result, "metrics": r.metrics})
+        json.dumps(
+            {"config": json.loads(r.config.to_json()), "result": r.result, "metrics": r.metrics}
+        )
         for r in runs
     ]
 
