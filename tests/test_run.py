@@ -159,8 +159,8 @@ def test_a_loss_that_is_not_finite_is_a_result(tmp_path, capsys):
     assert result["status"] == "diverged" and "epoch 1" in result["reason"]
     assert result["epochs"] == 1 and result["train_loss"] is None
     assert RunDirectory(tmp_path / config.name).metrics()[-1]["train_loss"] is None
-    options = "--activation slaf --optimizer sgd --lr 1e6 --epochs 3 --batch-size 256".split()
-    assert main(["train", *options, "--out", str(tmp_path)]) == 3
+    options = ["--activation", "slaf", "--optimizer", "sgd", "--lr", "1e6", "--epochs", "3"]
+    assert main(["train", *options, "--batch-size", "256", "--out", str(tmp_path)]) == 3
     assert "diverged: train_loss is not finite" in capsys.readouterr().out
 
 

@@ -72,8 +72,7 @@ class FromFolder:
 
     def tickets(self, epoch: int) -> Iterator[Ticket]:
         self.sampler.set_epoch(epoch)
-        for images, labels in self.loader:
-            yield images, labels
+        yield from map(tuple, self.loader)
 
     def fetch(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
         images, labels = (t.to(self.device, non_blocking=True) for t in ticket)

@@ -52,7 +52,7 @@ class Learner:
         )
         self.net = build_net(config, data)
         if device.type == "cuda":
-            self.net = self.net.to(device, memory_format=torch.channels_last)
+            self.net.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.units = {k: m for k, m in find_activations(self.net).items() if isinstance(m, PAU)}
         self.penalized = [m for m in self.net.modules() if isinstance(m, APL)]
         self.weights = [p for p in self.net.parameters() if not _among(p, self.units.values())]

@@ -38,12 +38,13 @@ def _commit() -> str:
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return ""
-    git = ["git", "-C", str(root)]
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
     try:
-        found = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True)
-        changed = subprocess.run(
-            [*git, "status", "--porcelain", "src", "native"], capture_output=True
-        )
-    except OSError:
+        changed = git("status", "--porcelain", "src", "native")
+        return git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")
+    except OSError:  # no git here
         return ""
-    return found.stdout.decode().strip() + ("+" if changed.stdout.strip() else "")

@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -180,9 +180,7 @@ def read_runs(source: str | Path) -> list[Run]:
 def pack(runs: Iterable[Run], path: str | Path) -> None:
     """Write runs into one file, without checkpoints; the same runs give the same bytes."""
     lines = [
-        json.dumps(
-            {"config": json.loads(r.config.to_json()), "result": r.result, "metrics": r.metrics}
-        )
+        json.dumps({"config": asdict(r.config), "result": r.result, "metrics": r.metrics})
         for r in runs
     ]
 
