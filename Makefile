@@ -13,10 +13,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq -c constrain
 PADENET_REQUIRE_NATIVE ?= $(shell command -v "$${CXX:-c++}" >/dev/null && echo 1 || echo 0)
 export PADENET_REQUIRE_NATIVE
 
-.PHONY: help test check lint types format bench clean
+.PHONY: help demo test check lint types format bench clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: .venv/.ready ## train on the embedded digits and write a report
+	@$(BIN)/padenet sweep demo --out runs/demo --jobs $(JOBS)
+	@$(BIN)/padenet report runs/demo --out runs/demo-report
+	@echo "open runs/demo-report/report.html"
 
 check: lint types test ## lint, types and tests: what CI runs
 
@@ -38,15 +43,22 @@ bench: .venv/.installed ## measure the CPU kernels
 	@$(BIN)/python benchmarks/cpu.py $(ARGS)
 
 clean: ## remove builds and caches; the next make rebuilds the native library
-	@rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .venv/.installed
+	@rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .venv/.ready .venv/.installed
 	@rm -f src/padenet/*padenet_native.*
 	@find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Editable, so edits under src/ count at once; C++ edits come through the prerequisites.
 # Without build isolation, so a rebuild takes seconds and needs no network.
-.venv/.installed: pyproject.toml CMakeLists.txt constraints.txt $(wildcard native/*)
+# .ready has what the commands need, .installed what development needs besides.
+SOURCES := pyproject.toml CMakeLists.txt constraints.txt $(wildcard native/*)
+
+.venv/.ready: $(SOURCES)
 	@echo "installing into .venv (the first time takes a minute or two)"
 	@$(PYTHON) -m venv .venv
 	@$(PIP) cmake ninja scikit-build-core
+	@$(PIP) --no-build-isolation -e ".[train]"
+	@touch $@
+
+.venv/.installed: .venv/.ready
 	@$(PIP) --no-build-isolation -e ".[dev]"
 	@touch $@

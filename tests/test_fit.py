@@ -2,6 +2,7 @@
 
 import functools
 import math
+import pickle
 import sys
 from fractions import Fraction
 
@@ -229,8 +230,8 @@ def test_errors_name_the_value(options, error, message):
 
 
 def test_without_scipy_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "scipy", None)
-    with pytest.raises(ImportError, match=r"pip install padenet\[fit\]"):
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    with pytest.raises(ImportError, match=r"scipy is needed .* pip install 'padenet\[fit\]'"):
         fit(torch.relu)
 
 
@@ -374,8 +375,20 @@ def test_names_are_fitted_to_other_degrees_and_forms(options):
 def test_unit_refuses():
     with pytest.raises(ValueError, match=r"'paper_relu' was made for .* use the start 'relu'"):
         PAU("paper_relu")
-    with pytest.raises(TypeError, match=r"is a module.*PAU\(padenet.fit\(module\)\)"):
-        PAU(nn.GELU())
+
+
+@pytest.mark.parametrize("function", [nn.Tanh(), lambda x: torch.tanh(x), np.tanh])
+def test_a_unit_keeps_the_coefficients_of_a_function(function):
+    """So it can be pickled and started again, and a module is no part of it."""
+    unit = PAU(function)
+    assert not list(unit.children())
+    copy = pickle.loads(pickle.dumps(unit))
+    with torch.no_grad():
+        copy.a.zero_()
+    copy.reset_parameters()
+    assert coefficients(copy) == coefficients(unit)
+    x = torch.linspace(-3, 3, 61)
+    assert (copy(x) - x.tanh()).abs().max() < 1e-5
 
 
 def test_targets_are_those_of_the_starts():

@@ -9,21 +9,23 @@ from pathlib import Path
 import padenet
 
 LAYERS = [
-    ["spec", "tracing"],
+    ["spec", "tracing", "extras", "files", "polynomials"],
     ["noise"],
     ["reference"],
     ["kernels"],
     ["coefficients", "functional", "formula"],
     ["fit"],
     ["nn", "baselines"],
-    ["registry", "plot"],
-    ["convert"],
+    ["registry", "facts", "units"],
+    ["inputs", "convert"],
+    ["figures"],
+    ["history"],
     ["experiments"],
     ["cli"],
 ]
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
 ROOT = Path(padenet.__file__).parent
-FOREIGN = ["matplotlib", "scipy", "triton", "ray", "onnx", "onnxruntime", "PIL", "torchvision"]
+FOREIGN = ["matplotlib", "scipy", "triton", "ray", "onnx", "onnxruntime", "PIL", "rich", "torchvision"]
 
 
 def names_used(path):

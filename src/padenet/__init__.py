@@ -2,24 +2,36 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from padenet.convert import convert, from_rational_activations, param_groups
+from padenet.convert import convert, from_rational_activations, param_groups, register_act2fn
+from padenet.facts import Facts, describe
+from padenet.figures import plot
 from padenet.fit import Fit, fit, gain, pade
 from padenet.functional import rational
+from padenet.history import History
+from padenet.inputs import InputHistogram
 from padenet.kernels import backends
 from padenet.nn import PAU, RPAU
+from padenet.registry import make_activation
 
 __all__ = [
     "PAU",
     "RPAU",
+    "Facts",
     "Fit",
+    "History",
+    "InputHistogram",
     "backends",
     "convert",
+    "describe",
     "fit",
     "from_rational_activations",
     "gain",
+    "make_activation",
     "pade",
     "param_groups",
+    "plot",
     "rational",
+    "register_act2fn",
 ]
 
 try:

@@ -13,7 +13,8 @@ from padenet.functional import apply, check_shapes, check_spec
 from padenet.noise import draw_key
 from padenet.spec import Spec
 
-Init = str | tuple[Any, Any] | Fit | Callable[[Any], Any]
+Start = str | tuple[Any, Any] | Fit
+Init = Start | Callable[[Any], Any]
 
 
 class PAU(nn.Module):
@@ -28,7 +29,7 @@ class PAU(nn.Module):
 
     Args:
         init: Start of every unit: a name from ``padenet.coefficients.STARTS``, a pair (a, b), a
-            ``Fit``, or a function, which is fitted over [-3, 3].
+            ``Fit``, or a function or module, which is fitted over [-3, 3].
         degrees: (m, n), both from 0 on.
         form: "safe", "abs_terms", "free" or "offset".
         q: Constant of the denominator of "safe" and "offset", in (0, 1].
@@ -56,10 +57,12 @@ class PAU(nn.Module):
         dtype: torch.dtype | None = None,
     ):
         super().__init__()
-        self.init = init
         self.degrees = check_degrees(degrees)
         self.spec = Spec(form, float(q), channel_dim)
         check_spec(self.spec)
+        # A function is kept as its coefficients: those can be copied and pickled, and a module
+        # does not become a part of the unit.
+        self.init = fit_function(init, self.degrees, form, self.q) if callable(init) else init
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"dtype={dtype} of the coefficients must be a float type.")
         if not isinstance(groups, int) or groups < 1:
@@ -138,12 +141,12 @@ class RPAU(PAU):
 
 
 def starting_coefficients(
-    init: Init, degrees: tuple[int, int], spec: Spec
+    init: Start, degrees: tuple[int, int], spec: Spec
 ) -> tuple[Tensor, Tensor]:
     """``a`` and ``b`` in float64 for ``init``, checked against ``degrees`` and the form.
 
-    A function is fitted over [-3, 3] by least squares; so is the target of a stored start that was
-    made for other degrees, form or q.
+    The target of a stored start that was made for other degrees, form or q is fitted over [-3, 3]
+    by least squares.
     """
     wanted = (degrees, spec.form, spec.q)
     pair: Sequence[Any]
@@ -166,13 +169,6 @@ def starting_coefficients(
                 f"the unit has degrees={degrees}, form={spec.form!r}, q={spec.q}. Make them equal."
             )
         pair = (init.a, init.b)
-    elif isinstance(init, nn.Module):
-        raise TypeError(
-            f"init={init!r} is a module, which the unit would own as a part. "
-            "Fit it first: PAU(padenet.fit(module))."
-        )
-    elif callable(init):
-        pair = fit_function(init, *wanted)
     else:
         try:
             pair = tuple(init)
@@ -181,7 +177,7 @@ def starting_coefficients(
             raise TypeError(
                 f"init={init!r} is neither the name of a start nor a pair (a, b), function or Fit."
             ) from None
-    a, b = (torch.as_tensor(c, dtype=torch.float64).detach().cpu() for c in pair)
+    a, b = (torch.as_tensor(c, dtype=torch.float64, device="cpu").detach() for c in pair)
     check_shapes(a, b, spec)
     m, n = degrees
     if a.shape[-1] != m + 1 or b.shape[-1] != n + spec.constant:

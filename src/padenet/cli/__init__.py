@@ -9,7 +9,7 @@ import argparse
 import importlib
 import sys
 
-COMMANDS: tuple[str, ...] = ("data", "fit", "inspect", "plot", "train")
+COMMANDS: tuple[str, ...] = ("data", "fit", "inspect", "pack", "plot", "report", "sweep", "train")
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -10,8 +10,16 @@ many at once. Under torchrun the processes share a run.
 """
 
 import argparse
+import math
+import os
+from typing import TYPE_CHECKING
 
 from padenet.cli.options import add_place, add_record, given
+
+if TYPE_CHECKING:
+    from padenet.experiments.config import Config
+    from padenet.experiments.outcome import Outcome
+    from padenet.experiments.run import Place
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,21 +44,17 @@ def run(args: argparse.Namespace) -> int:
     from padenet.experiments.progress import show
     from padenet.experiments.ranks import join_ranks
     from padenet.experiments.recipes import find_protocol
-    from padenet.experiments.run import Place, train
+    from padenet.experiments.run import train
 
     fields = {k: v for k, v in given(args).items() if k != "seed"}
     which = {k: fields[k] for k in ("dataset", "net", "activation") if k in fields}
     protocol = find_protocol(args.recipe)
     configs = [replace(protocol(Config(**which, seed=s)), **fields) for s in args.seed]
+    place = make_place(args)
+    if args.jobs != 1:
+        return run_together(configs, place, args)
     if args.threads:
         torch.set_num_threads(args.threads)
-    place = Place(
-        device=args.device,
-        data_dir=args.data_dir,
-        deterministic=args.deterministic,
-        graph=not args.no_graph,
-        workers=args.workers,
-    )
     code = 0
     with join_ranks(args.device) as ranks:
         for config in configs:
@@ -60,6 +64,37 @@ def run(args: argparse.Namespace) -> int:
             if ranks.leads and result is not None:
                 code = max(code, report(config.name, path, result))
     return code
+
+
+def run_together(configs: "list[Config]", place: "Place", args: argparse.Namespace) -> int:
+    """``--jobs`` runs at a time, a line as each ends; the exit code is a sweep's."""
+    from padenet.experiments.jobs import run_all
+    from padenet.experiments.sweep import choose, exit_code
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError("--jobs is for whole runs, torchrun shares one: leave out either.")
+    outcomes: list[Outcome] = []
+
+    def note(outcome: "Outcome") -> None:
+        outcomes.append(outcome)
+        if not args.quiet or outcome.state != "done":
+            print(outcome, flush=True)
+
+    run_all(choose(configs), args.out, place, args.jobs, threads=args.threads, report=note)
+    return exit_code(outcomes)
+
+
+def make_place(args: argparse.Namespace, deadline: float = math.inf) -> "Place":
+    from padenet.experiments.run import Place
+
+    return Place(
+        device=args.device,
+        data_dir=args.data_dir,
+        deterministic=args.deterministic,
+        graph=not args.no_graph,
+        workers=args.workers,
+        deadline=deadline,
+    )
 
 
 def report(name: str, path: object, result: dict[str, object]) -> int:

@@ -41,6 +41,7 @@ class Config:
     alpha: float = 0.01  # of rpau
     coefficient_lr: float | None = None  # constant; None: lr, decay included
     coefficient_clip: float | None = None  # of the gradient norm of each unit
+    coefficient_floor: float | None = None  # b_n keeps its sign and this part of its start
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -66,7 +67,10 @@ class Config:
         return cls(**values)
 
 
-POSITIVE = ("epochs", "batch_size", "lr", "lr_decay", "lr_every", "clip_norm", "coefficient_clip")
+POSITIVE = (
+    *("epochs", "batch_size", "lr", "lr_decay", "lr_every", "clip_norm"),
+    *("coefficient_clip", "coefficient_floor"),
+)
 
 
 def check(name: str, value: Any) -> None:

@@ -57,6 +57,9 @@ class Learner:
         self.penalized = [m for m in self.net.modules() if isinstance(m, APL)]
         self.weights = [p for p in self.net.parameters() if not _among(p, self.units.values())]
         self.optimizer = make_optimizer(config, self.net, device)
+        ends = [u.b.detach()[..., -1] for u in self.units.values() if u.b.numel()]
+        part = config.coefficient_floor or 0.0
+        self.floors = [(end, part * end.flatten()[0].item()) for end in ends if part]
         self.model: nn.Module = self.net
         if ranks.world > 1:
             self.model = DistributedDataParallel(self.net)
@@ -125,6 +128,7 @@ class Learner:
         sum((m.penalty() for m in self.penalized), loss).backward()
         self._clip()
         self.optimizer.step()
+        self._keep_growth()
         self.optimizer.zero_grad(set_to_none=not self.graph)
 
     def _forward(
@@ -156,6 +160,12 @@ class Learner:
         if config.coefficient_clip is not None:
             for unit in self.units.values():
                 nn.utils.clip_grad_norm_([unit.a, unit.b], config.coefficient_clip)
+
+    @torch.no_grad()
+    def _keep_growth(self) -> None:
+        """Where b_n changes sign, Q comes down to 1 far from 0, and F is as large as P there."""
+        for last, floor in self.floors:
+            last.clamp_(min=floor) if floor > 0 else last.clamp_(max=floor)
 
     def _set_rates(self, epoch: int) -> None:
         factor = self.config.lr_decay ** ((epoch - 1) // self.config.lr_every)

@@ -152,7 +152,8 @@ def gain(unit: Any) -> float:
     if isinstance(unit, str):
         unit = find_start(unit)
     try:
-        a, b = (torch.as_tensor(c, dtype=torch.float64).detach().cpu() for c in (unit.a, unit.b))
+        pair = (unit.a, unit.b)
+        a, b = (torch.as_tensor(c, dtype=torch.float64, device="cpu").detach() for c in pair)
         form, q = str(unit.form), float(getattr(unit, "q", 1.0))
     except (AttributeError, TypeError):
         raise TypeError(

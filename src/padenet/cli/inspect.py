@@ -1,0 +1,104 @@
+"""Describe the units of a checkpoint, or the stored starts: closest activation, slopes, zeros, ...
+
+    padenet inspect checkpoint.pt
+    padenet inspect checkpoint.pt --interval -5 5 --plot units.png
+    padenet inspect starts
+
+All columns but F(0), the tails and the gain are about the interval. "tails" is what F tends to on
+the left and on the right, "max slope" the Lipschitz constant.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("source", help="a checkpoint that torch.save wrote, or the word starts")
+    add("--interval", nargs=2, type=float, default=(-3.0, 3.0), metavar=("LOW", "HIGH"))
+    add("--form", default="safe", help="of the units in a checkpoint, which does not hold it")
+    add("--q", type=float, default=1.0, help="constant of their denominators")
+    add("--units", metavar="PATTERN", help="only units with such names, e.g. 'layer1.*'")
+    add("--json", action="store_true", help="print all facts as JSON")
+    add("--plot", type=Path, metavar="FILE", help="write a figure of the units")
+
+
+def run(args: argparse.Namespace) -> None:
+    from padenet.figures import plot, save
+    from padenet.units import read_units
+
+    units = read_units(args.source, args.form, args.q, args.units)
+    interval = tuple(args.interval)
+    rows = []
+    for name, unit in units.items():
+        for group in range(unit.groups):
+            number = group if unit.groups > 1 else None
+            rows.append((name, number, _describe(unit, interval, group)))
+    if args.plot:
+        save(plot(units, interval=interval), args.plot)
+    print(_json(args.source, rows) if args.json else _table(rows))
+
+
+def _describe(unit: Any, interval: Any, group: int) -> Any:
+    """The facts, or None for a unit that has diverged: the others are still worth a look."""
+    from padenet.facts import describe
+
+    a, b = (c.reshape(unit.groups, -1)[group] for c in (unit.a, unit.b))
+    if not (a.isfinite().all() and b.isfinite().all()):
+        return None
+    return describe(unit, interval=interval, group=group)
+
+
+def _json(source: str, rows: list[Any]) -> str:
+    import json
+    import math
+    from dataclasses import asdict
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, float):
+            return value if math.isfinite(value) else None  # JSON has no infinity
+        if hasattr(value, "_asdict"):
+            return {k: plain(v) for k, v in value._asdict().items()}
+        return [plain(v) for v in value] if isinstance(value, tuple) else value
+
+    units = []
+    for name, group, facts in rows:
+        known = {k: plain(getattr(facts, k)) for k in asdict(facts)} if facts else {}
+        units.append({"name": name, "group": group, "finite": facts is not None, **known})
+    return json.dumps({"source": source, "units": units}, indent=1)
+
+
+def _table(rows: list[Any]) -> str:
+    poles = any(facts and facts.poles for *_, facts in rows)
+    head = ["unit", "closest", "rms", "F(0)", "tails", "max slope", "gain", "zeros"]
+    lines = [[*head, "minima", "maxima", *["poles"] * poles]]
+    for name, group, f in rows:
+        label = name if group is None else f"{name}[{group}]"
+        if f is None:
+            lines.append([label, "not finite", *["-"] * (len(lines[0]) - 2)])
+            continue
+        tails = str(f.left) if f.left == f.right else f"{f.left} | {f.right}"
+        cells = [
+            label,
+            f.closest,
+            f"{f.distance:.1e}",
+            f"{f.at_zero:.3g}",
+            tails,
+            f"{f.lipschitz:.4g}",
+            "-" if f.gain is None else f"{f.gain:.4f}",
+            _some(f.zeros),
+            _some(p.x for p in f.minima),
+            _some(p.x for p in f.maxima),
+        ]
+        lines.append([*cells, *[_some(f.poles)] * poles])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def _some(values: Any, most: int = 3) -> str:
+    texts = [f"{v:.3g}" for v in values]
+    more = f" +{len(texts) - most}" if len(texts) > most else ""
+    return " ".join(texts[:most]) + more if texts else "-"

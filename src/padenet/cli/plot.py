@@ -1,0 +1,35 @@
+"""Draw the units of a checkpoint, or the stored starts beside their activations.
+
+padenet plot checkpoint.pt --out units.png
+padenet plot starts --out starts.png
+"""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("source", help="a checkpoint that torch.save wrote, or the word starts")
+    add("--out", type=Path, required=True, metavar="FILE", help="a picture, e.g. units.png")
+    add("--interval", nargs=2, type=float, metavar=("LOW", "HIGH"), help="of x")
+    add("--form", default="safe", help="of the units in a checkpoint, which does not hold it")
+    add("--q", type=float, default=1.0, help="constant of their denominators")
+    add("--units", metavar="PATTERN", help="only units with such names, e.g. 'layer1.*'")
+    add("--columns", type=int, metavar="N", help="panels in a row")
+
+
+def run(args: argparse.Namespace) -> None:
+    from padenet.figures import plot, plot_starts, save
+    from padenet.units import STORED, read_units
+
+    options = {"columns": args.columns} if args.columns else {}
+    if args.interval:
+        options["interval"] = tuple(args.interval)
+    if args.source == STORED and not args.units:
+        figure = plot_starts(**options)
+    else:
+        units = read_units(args.source, args.form, args.q, args.units)
+        figure = plot(units, **options)
+    save(figure, args.out)
+    print(f"wrote {args.out}")

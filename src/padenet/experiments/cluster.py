@@ -1,0 +1,101 @@
+"""Runs on a Ray cluster: each is one task, and Ray decides where and when.
+
+Every machine needs padenet, the data sets and the directory of the runs, under the same path. A
+task whose process or machine dies is started again by Ray, anywhere, and goes on from the
+checkpoint in that directory.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from padenet.experiments.config import Config
+from padenet.experiments.jobs import TRIES, attempt, check_jobs, record_death
+from padenet.experiments.outcome import Report, say_nothing
+from padenet.experiments.run import Place
+from padenet.extras import require
+
+
+def run_on_ray(
+    configs: Iterable[Config],
+    out: str | Path,
+    place: Place,
+    jobs: int,
+    address: str,
+    *,
+    threads: int | None = None,
+    report: Report = say_nothing,
+) -> None:
+    """Train every run in ``out``/its name on the cluster at ``address``; "local" makes one here.
+
+    Args:
+        jobs: Runs at a time on each GPU; without GPUs, on a machine with as many cores as this.
+        threads: CPU threads of each run; by default the cores are shared out.
+        report: Called as each run ends.
+    """
+    check_jobs(jobs)
+    cores = torch.get_num_threads()
+    ray = connect(address, cores)
+    try:
+        place = replace(place, device=choose_device(place.device, ray.cluster_resources()))
+        if place.data_dir is not None:
+            place = replace(place, data_dir=str(Path(place.data_dir).resolve()))
+        share = {"num_cpus": threads or _share(cores, jobs), "num_gpus": 0.0}
+        if place.device == "cuda":
+            share = {"num_cpus": threads or 1, "num_gpus": 1 / jobs}
+        threads = max(1, int(share["num_cpus"]))
+        task = ray.remote(max_retries=TRIES - 1, **share)(attempt)
+        out = Path(out).resolve()
+        running = {task.remote(c, out, place, threads): c for c in configs}
+        while running:
+            [ended], _ = ray.wait(list(running), num_returns=1)
+            config = running.pop(ended)
+            try:
+                report(ray.get(ended))
+            except ray.exceptions.RayError as error:
+                last = str(error).strip().splitlines()[-1]
+                report(record_death(config, out, f"Ray gave it up: {last}"))
+    finally:
+        ray.shutdown()
+
+
+def connect(address: str, cores: int) -> Any:
+    """Ray, joined to the cluster or with a new one on this machine."""
+    # Ray reads these as it is imported: it is to send nothing home, and to leave the choice of
+    # GPUs alone for a task that asks for none.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    ray = require("ray", "cluster")
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address == "local":
+        options |= {"num_cpus": cores, "include_dashboard": False}
+    try:
+        ray.init(address=address, **options)
+    except ConnectionError as error:
+        reason = str(error).splitlines()[0]
+        raise ConnectionError(
+            f"no Ray cluster at {address!r} ({reason}). Start one with ray start --head, "
+            "or use 'local'."
+        ) from error
+    return ray
+
+
+def choose_device(device: str, resources: dict[str, float]) -> str:
+    """ "cpu" or "cuda" for every task, by what the cluster has."""
+    gpus = resources.get("GPU", 0)
+    if device == "auto":
+        return "cuda" if gpus else "cpu"
+    if device.startswith("cuda:"):
+        raise ValueError(f"device={device!r}, but Ray chooses the GPU of a run. Use 'cuda'.")
+    if device == "cuda" and not gpus:
+        raise ValueError("device='cuda', but the Ray cluster has no GPU. Use 'cpu'.")
+    return device
+
+
+def _share(cores: int, jobs: int) -> float:
+    """Of the cores, for each of ``jobs``: whole ones, or a part of one."""
+    return cores // jobs if cores >= jobs else cores / jobs

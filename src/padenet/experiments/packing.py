@@ -1,0 +1,83 @@
+"""Records on the move: runs of several directories and packed files as one, and back."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from padenet.experiments.store import Run, RunDirectory, pack, read_runs
+
+
+def read_sources(sources: Iterable[str | Path]) -> list[Run]:
+    """The runs of directories and packed files, each once, sorted by name.
+
+    Of the same run the finished record is kept or, of two unfinished ones, the longer. Two
+    finished records that differ are refused, and so are two configs under one name.
+    """
+    kept: dict[str, tuple[Run, str | Path]] = {}
+    for source in sources:
+        for run in read_runs(source):
+            name = run.config.name
+            here = (run, source)
+            kept[name] = _better(kept[name], here) if name in kept else here
+    return [kept[name][0] for name in sorted(kept)]
+
+
+def pack_runs(sources: Iterable[str | Path], path: str | Path) -> list[Run]:
+    """Merge the runs of all sources into one packed file, and return them.
+
+    A file that is there already is one of the sources: packing never loses a record.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory. Name a file, e.g. runs.jsonl.gz.")
+    runs = read_sources([*([path] if path.exists() else []), *sources])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pack(runs, path)
+    return runs
+
+
+def unpack_runs(source: str | Path, folder: str | Path) -> list[Run]:
+    """Write every run as a directory of its name under ``folder``.
+
+    A run that is there already must be the same one: it is kept if it is finished or longer, and
+    refused if both are finished and differ.
+    """
+    runs = read_sources([source])
+    chosen = []
+    for run in runs:
+        directory = RunDirectory(Path(folder) / run.config.name)
+        if directory.config_file.exists():
+            there = (directory.read(), directory.path)
+            chosen.append((_better(there, (run, source))[0] is run, run, directory))
+        else:
+            chosen.append((True, run, directory))
+    for wanted, run, directory in chosen:
+        if wanted:
+            directory.claim(run.config)
+            directory.write_metrics(run.metrics)
+            if run.result is not None:
+                directory.write_result(run.result)
+    return runs
+
+
+def _better(old: tuple[Run, str | Path], new: tuple[Run, str | Path]) -> tuple[Run, str | Path]:
+    """The record to keep of two under one name; the old one if they are the same."""
+    (a, source_a), (b, source_b) = old, new
+    places = f"{source_a} and {source_b}" if source_a != source_b else f"{source_a}, twice"
+    if a.config != b.config:
+        raise ValueError(
+            f"run {a.config.name} has two configs, in {places}. Give one of them a label."
+        )
+    if a.result is None or b.result is None:
+        return max(old, new, key=lambda pair: (pair[0].result is not None, len(pair[0].metrics)))
+    if _text(a) != _text(b):
+        raise ValueError(
+            f"run {a.config.name} is finished with different records in {places}. Leave out "
+            "or delete one of them."
+        )
+    return old
+
+
+def _text(run: Run) -> str:
+    """For comparison: NaN, which some JSON holds, is not equal to itself."""
+    return json.dumps([run.result, run.metrics], sort_keys=True)

@@ -1,0 +1,120 @@
+"""Reports: from recorded runs to the paper's tables and figures and one interactive page.
+
+    names.py        what things are called, their order and colours
+    cells.py        runs gathered by data set, net and activation
+    paper.py        the paper's own numbers
+    compare.py      wins, paired differences, tests
+    results.py, comparisons.py, overview.py    the tables
+    table.py, formats.py                       what a table is, and how it is written
+    curves.py, units.py                        the figures
+    document.py, page/                         report.md, report.html
+
+Data flow one way: a report reads runs and never changes them.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from padenet.experiments.packing import read_sources
+from padenet.experiments.report.cells import Cell, collect, status
+from padenet.experiments.report.comparisons import comparison_tables
+from padenet.experiments.report.curves import plot_curves
+from padenet.experiments.report.document import make_document
+from padenet.experiments.report.formats import to_csv, to_latex, to_markdown
+from padenet.experiments.report.names import title as title_of
+from padenet.experiments.report.overview import facts, lost_tables, settings_table
+from padenet.experiments.report.page import make_page
+from padenet.experiments.report.results import results_tables
+from padenet.experiments.report.table import Table
+from padenet.experiments.report.units import plot_coefficients, plot_units, shown_run
+from padenet.experiments.store import Run
+from padenet.figures import save
+from padenet.files import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLE = "Activations compared"
+FORMATS = {"md": to_markdown, "tex": to_latex, "csv": to_csv}
+
+__all__ = ["write_report"]
+
+
+def write_report(source: str | Path, out: str | Path, title: str = TITLE) -> list[Path]:
+    """Write the report on all runs of a directory or packed file into the directory ``out``.
+
+        report.md, report.html
+        tables/     every table as .md, .tex (booktabs) and .csv
+        figures/    learning curves, learned activations, coefficients, as .png and .pdf
+
+    Returns:
+        The files written.
+    """
+    runs = read_sources([source])
+    out = Path(out)
+    for folder in ("tables", "figures"):
+        (out / folder).mkdir(parents=True, exist_ok=True)
+    cells = collect(runs)
+    results = results_tables(cells)
+    more = [*comparison_tables(cells), *lost_tables(cells), settings_table(cells)]
+    written = [
+        _write_table(t, out / "tables", ending) for t in [*results, *more] for ending in FORMATS
+    ]
+    figures: dict[str, list[tuple[str, str]]] = {}
+    for heading, caption, name, figure in make_figures(cells):
+        for ending in ("png", "pdf"):
+            written.append(out / "figures" / f"{name}.{ending}")
+            save(figure, written[-1])
+        figures.setdefault(heading, []).append((caption, f"figures/{name}"))
+    known = facts(runs)
+    texts = {
+        "report.md": make_document(title, known, results, more, figures),
+        "report.html": make_page(title, known, results, more, cells),
+    }
+    return written + [_write(out / name, text) for name, text in texts.items()]
+
+
+def make_figures(cells: list[Cell]) -> "Iterator[tuple[str, str, str, Figure]]":
+    """Heading, caption, name and figure, one at a time."""
+    for dataset, net in dict.fromkeys(c.key[:2] for c in cells):
+        members = [c for c in cells if c.key[:2] == (dataset, net)]
+        caption = f"{title_of(dataset)}, {title_of(net)}"
+        if any(run.metrics for c in members for run in c.runs):
+            yield (
+                "Learning curves",
+                caption,
+                _file_name("curves", dataset, net),
+                plot_curves(members),
+            )
+    for cell in cells:
+        run = shown_run(cell)
+        if run is None:
+            continue
+        caption = _describe(cell, run)
+        name = _file_name(*cell.key)
+        if figure := plot_units(run):
+            yield "Learned activations", caption, f"units-{name}", figure
+        if figure := plot_coefficients(run):
+            yield "Coefficients by epoch", caption, f"coefficients-{name}", figure
+
+
+def _describe(cell: Cell, run: Run) -> str:
+    kind = "" if status(run) == "done" else f" ({status(run)})"
+    key = cell.key
+    return f"{title_of(key.dataset)}, {title_of(key.net)}, {key.row}, seed {run.config.seed}{kind}"
+
+
+def _file_name(*parts: str) -> str:
+    return re.sub(r"[^\w.+-]", "_", "-".join(part for part in parts if part))
+
+
+def _write_table(table: Table, folder: Path, ending: str) -> Path:
+    return _write(folder / f"{table.name}.{ending}", FORMATS[ending](table))
+
+
+def _write(path: Path, text: str) -> Path:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+    return path

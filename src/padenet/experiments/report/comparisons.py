@@ -1,0 +1,117 @@
+"""The tables of PAU and RPAU against the baselines."""
+
+from dataclasses import asdict
+from typing import Any
+
+from padenet.experiments.report.cells import Cell, Key
+from padenet.experiments.report.compare import (
+    CONFIDENCE,
+    Difference,
+    Wins,
+    count_wins,
+    paired_differences,
+)
+from padenet.experiments.report.names import BASELINES, title
+from padenet.experiments.report.paper import paper_wins
+from padenet.experiments.report.table import (
+    BEST,
+    MISSING,
+    Column,
+    Entry,
+    Table,
+    chance,
+    signed,
+    text_columns,
+)
+
+SIGNIFICANT = 0.05
+
+
+def comparison_tables(cells: list[Cell]) -> list[Table]:
+    """Wins and paired differences; none where there is no unit or no baseline."""
+    wins, differences = count_wins(cells), paired_differences(cells)
+    return [wins_table(wins), differences_table(differences)] if wins else []
+
+
+def wins_table(wins: list[Wins]) -> Table:
+    """A row a baseline: better / equal / worse for every unit, and the paper's count."""
+    units = list(dict.fromkeys(w.unit for w in wins))
+    found = {(w.unit, w.baseline): w for w in wins}
+    columns = [Column("baseline", numeric=False)]
+    outcomes = ("better", "equal", "worse", "open")
+    columns += [Column(t, unit) for unit in units for t in outcomes]
+    columns += [Column(t, "PAU or RPAU in the paper") for t in ("≥", "<")]
+    rows = []
+    for baseline in dict.fromkeys(w.baseline for w in wins):
+        line = [Entry(baseline)]
+        for unit in units:
+            w = found.get((unit, baseline))
+            line += [_whole(getattr(w, t) if w else None) for t in outcomes]
+        printed = next((paper_wins(k) for k, v in BASELINES.items() if v == baseline), None)
+        line += [_whole(n) for n in printed or (None, None)]
+        rows.append(line)
+    caption = (
+        "In how many cells, each a data set and net, the unit’s mean is better than, equal to or "
+        "worse than the baseline’s, in the digits shown. A side with diverged or failed seeds is "
+        "worse than one without; “open” cells were not compared, because both have some or one "
+        "has no finished run. The paper counted PAU and RPAU together, over its own experiments."
+    )
+    return Table("wins", "Wins and losses", caption, columns, rows, [asdict(w) for w in wins])
+
+
+def differences_table(differences: list[Difference]) -> Table:
+    """A row a pair of unit and baseline on a data set and net."""
+    columns = text_columns("data set", "net", "unit", "baseline")
+    percent = f"{100 * CONFIDENCE:.0f} %"
+    columns += [Column(t) for t in ("seeds", "difference", f"{percent} interval", "p", "p (Holm)")]
+    tests = sum(d.p is not None for d in differences)
+    caption = (
+        "Unit minus baseline in percentage points of test accuracy, paired by seed: the mean over "
+        f"the seeds that both trained to the end (“4/5”: four of five), its {percent} t-interval "
+        f"and the p-value of the two-sided paired t-test, also with Holm’s correction over all "
+        f"{tests} tests of this table. {BEST} marks p (Holm) < {SIGNIFICANT}. There is no test "
+        "with one seed, or if all differences are the same."
+    )
+    rows = [_difference_row(d) for d in differences]
+    records = [_difference_record(d) for d in differences]
+    return Table("differences", "Paired differences", caption, columns, rows, records)
+
+
+def _difference_row(d: Difference) -> list[Entry]:
+    low, high = d.interval or (None, None)
+    interval = f"{signed(low)} to {signed(high)}" if d.interval else MISSING
+    seeds = f"{d.seeds}/{d.recorded}" if d.seeds < d.recorded else str(d.seeds)
+    mark = BEST if d.p_holm is not None and d.p_holm < SIGNIFICANT else ""
+    return [
+        *(Entry(text) for text in _names(d.unit, d.baseline)),
+        Entry(seeds, d.seeds, note="one seed" if d.seeds == 1 else ""),
+        Entry(signed(d.mean), d.mean, mark),
+        Entry(interval, low),
+        Entry(chance(d.p), d.p),
+        Entry(chance(d.p_holm), d.p_holm),
+    ]
+
+
+def _names(unit: Key, baseline: Key) -> tuple[str, ...]:
+    return title(unit.dataset), title(unit.net), unit.row, baseline.row
+
+
+def _difference_record(d: Difference) -> dict[str, Any]:
+    low, high = d.interval or (None, None)
+    return {
+        "dataset": d.unit.dataset,
+        "net": d.unit.net,
+        "unit": d.unit.row,
+        "baseline": d.baseline.row,
+        "seeds": d.seeds,
+        "recorded": d.recorded,
+        "difference": d.mean,
+        "low": low,
+        "high": high,
+        "p": d.p,
+        "p_holm": d.p_holm,
+    }
+
+
+def _whole(number: int | None) -> Entry:
+    return Entry(MISSING if number is None else str(number), number)

@@ -1,0 +1,27 @@
+"""``report.md``: the tables and figures in one text."""
+
+from padenet.experiments.report.formats import to_markdown
+from padenet.experiments.report.table import Table
+
+
+def make_document(
+    title: str,
+    facts: dict[str, str],
+    results: list[Table],
+    more: list[Table],
+    figures: dict[str, list[tuple[str, str]]],
+) -> str:
+    """``figures`` are, by heading, pairs of a caption and the path of a picture."""
+    lines = [f"# {title}", "", f"{facts['runs']}. {facts['time']} of training."]
+    lines += ["The same with charts to play with: [report.html](report.html).", ""]
+    for table in results:
+        lines += [f"## {table.title}", "", to_markdown(table)]
+    for heading, pictures in figures.items():
+        lines += [f"## {heading}", ""]
+        for caption, path in pictures:
+            lines += [f"{caption} ([PDF]({path}.pdf))", "", f"![{caption}]({path}.png)", ""]
+    for table in more:
+        lines += [f"## {table.title}", "", to_markdown(table)]
+    lines += ["## How it was made", "", "| | |", "| :--- | :--- |"]
+    lines += [f"| {key} | {value.replace('|', chr(92) + '|')} |" for key, value in facts.items()]
+    return "\n".join(lines) + "\n"

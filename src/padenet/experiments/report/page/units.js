@@ -1,0 +1,137 @@
+// The learned activations: every layer's rational function at the epoch of the slider.
+
+const POINTS = 161;
+
+// Q(x) and the sum A(x) inside it; b[0] is b_1, except in "offset", where it is b_0.
+function denominator(form, b, x) {
+  const constant = form === "offset" ? 0 : 1;
+  let A = 0, power = constant ? x : 1;
+  for (const c of b) {
+    A += form === "abs_terms" ? Math.abs(c * power) : c * power;
+    power *= x;
+  }
+  return [form === "free" || form === "abs_terms" ? 1 + A : 1 + Math.abs(A), A];
+}
+
+function numerator(a, x) {
+  let P = 0;
+  for (let k = a.length - 1; k >= 0; k--) P = P * x + a[k];
+  return P;
+}
+
+function rational(form, a, b, x) {
+  return numerator(a, x) / denominator(form, b, x)[0];
+}
+
+// Standard deviation of F to first order when every coefficient c is c·(1 + u), u uniform in ±alpha.
+function spread(form, a, b, x, alpha) {
+  const [Q, A] = denominator(form, b, x), P = numerator(a, x);
+  let sum = 0, power = 1;
+  for (const c of a) { sum += (c * power / Q) ** 2; power *= x; }
+  power = form === "offset" ? 1 : x;
+  const slope = form === "abs_terms" || form === "free" ? 1 : Math.sign(A);
+  for (const c of b) { sum += (c * power * slope * P / Q ** 2) ** 2; power *= x; }
+  return alpha * Math.sqrt(sum / 3);
+}
+
+const player = {run: null, layers: [], timer: null};
+const groupsOf = coefficients => Array.isArray(coefficients[0][0]) ? coefficients : [coefficients];
+
+function gridOf(reach) {
+  return Array.from({length: POINTS}, (_, i) => -reach + 2 * reach * i / (POINTS - 1));
+}
+
+// One height for all epochs, so that the curve moves and not the axis.
+function reachOfValues(run, layer, xs) {
+  const values = [];
+  for (const units of layer.epochs)
+    for (const [a, b] of groupsOf(units))
+      for (let i = 0; i < xs.length; i += 4) values.push(rational(run.form, a, b, xs[i]));
+  const finite = values.filter(Number.isFinite).sort((p, q) => p - q);
+  if (!finite.length) return [-1, 1];
+  const low = quantile(finite, 0.01), high = quantile(finite, 0.99), room = Math.max(high - low, 0.1);
+  return [low - 0.06 * room, high + 0.06 * room];
+}
+
+function drawLayers() {
+  const run = player.run, parent = byId("layers");
+  parent.replaceChildren();
+  const xs = gridOf(Number(byId("reach").value));
+  player.layers = run.layers.map(layer => {
+    const figure = element("figure", {}, parent);
+    element("figcaption", {textContent: layer.name}, figure);
+    const y = reachOfValues(run, layer, xs);
+    const {svg, plot, X, Y} = frame(figure, {x: [xs[0], xs.at(-1)], y, width: 210, height: 150, dense: 3});
+    svg.setAttribute("role", "img");
+    svg.setAttribute("aria-label", `Learned activation of ${layer.name}`);
+    draw("line", {class: "zero", x1: X(0), x2: X(0), y1: Y(y[0]), y2: Y(y[1])}, plot);
+    const start = groupsOf(layer.epochs[0])[0];
+    const noise = draw("path", {class: "noise"}, plot);
+    draw("path", {class: "start", d: path(xs, xs.map(x => rational(run.form, ...start, x)), X, Y)}, plot);
+    const many = groupsOf(layer.epochs[0]).length > 1;
+    const style = many ? "stroke-width:1;opacity:.6" : "";
+    const lines = groupsOf(layer.epochs[0]).map(() => draw("path", {class: "now", style}, plot));
+    return {layer, xs, X, Y, noise, lines};
+  });
+  drawEpoch();
+}
+
+function drawEpoch() {
+  const run = player.run, i = Number(byId("epoch").value);
+  byId("epoch-value").textContent = run.epochs[i];
+  byId("epoch").setAttribute("aria-valuetext", `epoch ${run.epochs[i]}`);
+  for (const {layer, xs, X, Y, noise, lines} of player.layers) {
+    groupsOf(layer.epochs[i]).forEach(([a, b], k) => {
+      const ys = xs.map(x => rational(run.form, a, b, x));
+      lines[k].setAttribute("d", path(xs, ys, X, Y));
+      if (!run.alpha || lines.length > 1) return;
+      const width = xs.map(x => 1.96 * spread(run.form, a, b, x, run.alpha));
+      noise.setAttribute("d", band(xs, ys.map((y, j) => y - width[j]), ys.map((y, j) => y + width[j]), X, Y));
+    });
+  }
+}
+
+function stop() {
+  clearInterval(player.timer);
+  player.timer = null;
+  byId("play").textContent = "Play";
+  byId("play").setAttribute("aria-pressed", false);
+}
+
+function play() {
+  if (player.timer) return stop();
+  const slider = byId("epoch"), last = Number(slider.max);
+  if (Number(slider.value) === last) slider.value = 0;
+  byId("play").textContent = "Stop";
+  byId("play").setAttribute("aria-pressed", true);
+  player.timer = setInterval(() => {
+    slider.value = Number(slider.value) + 1;
+    drawEpoch();
+    if (Number(slider.value) === last) stop();
+  }, Math.max(60, 5000 / Math.max(1, last)));
+}
+
+function choose() {
+  stop();
+  player.run = data.units[Number(byId("run").value)];
+  const slider = byId("epoch");
+  slider.max = player.run.epochs.length - 1;
+  slider.value = slider.max;
+  byId("units-note").textContent = player.run.note;
+  drawLayers();
+}
+
+function setUpUnits() {
+  if (!data.units.length) {
+    byId("units").hidden = true;
+    return;
+  }
+  data.units.forEach((run, i) => element("option", {value: i, textContent: run.name}, byId("run")));
+  byId("run").addEventListener("change", choose);
+  byId("reach").addEventListener("change", drawLayers);
+  byId("epoch").addEventListener("input", () => { stop(); drawEpoch(); });
+  byId("play").addEventListener("click", play);
+  choose();
+}
+
+setUpUnits();

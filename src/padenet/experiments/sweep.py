@@ -1,0 +1,177 @@
+"""A sweep: all runs of a recipe under one directory, where each of them stands, what they gave.
+
+The run directories hold all there is to know, so a sweep can be cut and repeated at will, by any
+scheduler: runs that have a result are left alone, the others go on.
+"""
+
+import importlib.util
+import json
+import math
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, Literal
+
+from padenet.experiments.config import Config
+from padenet.experiments.jobs import run_all
+from padenet.experiments.outcome import Outcome, Report, say_nothing
+from padenet.experiments.recipes import RECIPES
+from padenet.experiments.run import Place
+from padenet.experiments.store import RunDirectory, read_json
+from padenet.extras import unknown
+
+State = Literal["waiting", "begun", "running", "done", "diverged", "failed"]
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a run stands, as its directory says."""
+
+    config: Config
+    state: State
+    reason: str = ""
+    epoch: int = 0
+    accuracy: float | None = None
+    epoch_seconds: float | None = None
+    result: dict[str, Any] | None = None
+
+
+def find_runs(recipe: str) -> list[Config]:
+    """The runs of a known recipe, or of a Python file that defines ``runs() -> list[Config]``."""
+    if recipe in RECIPES:
+        return RECIPES[recipe]()
+    path = Path(recipe)
+    if not path.is_file():
+        if path.suffix == ".py" or len(path.parts) > 1:
+            raise FileNotFoundError(f"{recipe} is no file. Known recipes: {', '.join(RECIPES)}.")
+        raise unknown("recipe", recipe, RECIPES)
+    spec = importlib.util.spec_from_file_location(f"padenet_recipe_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{recipe} is no Python file: its name must end in .py.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    runs = module.runs() if hasattr(module, "runs") else None
+    if not isinstance(runs, list) or not all(isinstance(r, Config) for r in runs):
+        raise ValueError(f"{recipe} must define a function runs() that returns a list of Config.")
+    return runs
+
+
+def choose(
+    configs: Iterable[Config], only: str | None = None, fields: dict[str, Any] | None = None
+) -> list[Config]:
+    """The runs with ``fields`` put in and a name like ``only``; names must be unique."""
+    made = [replace(c, **(fields or {})) for c in configs]
+    names = [c.name for c in made]
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise ValueError(f"{twice[0]} is there twice. Tell runs apart by their seed or label.")
+    chosen = [c for c in made if only is None or fnmatchcase(c.name, only)]
+    if not chosen:
+        some = f"only={only!r} fits none of {len(names)} runs, such as {names[0]}."
+        raise ValueError(some if names else "the recipe has no runs.")
+    return chosen
+
+
+def look(config: Config, out: str | Path, since: float = math.inf) -> Status:
+    """Where a run stands. It is running if its directory was locked after the time ``since``."""
+    directory = RunDirectory(Path(out) / config.name)
+    result = directory.result()
+    if result is not None:
+        pace = result["seconds"] / max(1, result["epochs"])
+        accuracy, epochs = result["test_accuracy"], result["epochs"]
+        return Status(config, result["status"], result["reason"], epochs, accuracy, pace, result)
+    state: State = "waiting"
+    epoch, accuracy, pace, reason = 0, None, None, ""
+    if directory.metrics_file.exists():
+        state = "begun"
+        last = json.loads(directory.metrics_file.read_text(encoding="utf-8").splitlines()[-1])
+        epoch, accuracy = last["epoch"], last["test_accuracy"]
+        pace = last["seconds"] if epoch else None
+    lock = directory.path / ".lock"
+    if lock.exists() and lock.stat().st_mtime >= since:
+        state = "running"
+    with suppress(FileNotFoundError):  # it goes when the run goes on
+        state, reason = "failed", read_json(directory.failure_file)["reason"]
+    return Status(config, state, reason, epoch, accuracy, pace)
+
+
+def sweep(
+    configs: Iterable[Config],
+    out: str | Path,
+    place: Place,
+    jobs: int = 1,
+    *,
+    ray: str | None = None,
+    threads: int | None = None,
+    report: Report = say_nothing,
+) -> list[Status]:
+    """Train what has no result yet, ``jobs`` at a time, until ``place.deadline``.
+
+    Args:
+        ray: "local" or the address of a Ray cluster, in the place of this machine's processes.
+        threads: CPU threads of each run.
+        report: Called as each run ends.
+
+    Returns:
+        Where every run stands at the end.
+    """
+    configs = list(configs)
+    for config in configs:
+        directory = RunDirectory(Path(out) / config.name)
+        if directory.config_file.exists():
+            directory.claim(config)  # refuses a directory with another config, before any work
+    failed: dict[str, str] = {}
+
+    def note(outcome: Outcome) -> None:
+        if outcome.state == "failed":
+            failed[outcome.config.name] = outcome.reason
+        report(outcome)
+
+    left = [c for c in configs if look(c, out).result is None]
+    if ray is None:
+        run_all(left, out, place, jobs, threads=threads, report=note)
+    elif left:
+        from padenet.experiments.cluster import run_on_ray
+
+        run_on_ray(left, out, place, jobs, ray, threads=threads, report=note)
+    return [
+        replace(s, state="failed", reason=failed[c.name]) if c.name in failed else s
+        for c in configs
+        for s in [look(c, out)]
+    ]
+
+
+def exit_code(ends: Iterable[Status | Outcome]) -> int:
+    """0: all done. 2: some failed. 4: some unfinished. 3: all have a result, some diverged."""
+    states = {e.state for e in ends}
+    if "failed" in states:
+        return 2
+    if states - {"done", "diverged"}:
+        return 4
+    return 3 if "diverged" in states else 0
+
+
+def summarize(statuses: Iterable[Status]) -> list[list[str]]:
+    """Mean accuracies: a heading, then a row an activation; a column a data set and net."""
+    statuses = [s for s in statuses if s.result is not None]
+    column = lambda c: f"{c.dataset} {c.net}"
+    row = lambda c: "-".join(p for p in (c.activation, c.label) if p)
+    columns = list(dict.fromkeys(column(s.config) for s in statuses))
+    rows = list(dict.fromkeys(row(s.config) for s in statuses))
+    cell = lambda r, c: [s for s in statuses if (row(s.config), column(s.config)) == (r, c)]
+    return [["", *columns], *([r, *(_cell(cell(r, c)) for c in columns)] for r in rows)]
+
+
+def _cell(statuses: list[Status]) -> str:
+    values = [s.accuracy for s in statuses if s.state == "done" and s.accuracy is not None]
+    diverged = sum(s.state == "diverged" for s in statuses)
+    parts = []
+    if values:
+        spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
+        parts.append(f"{mean(values):.2f}{spread} ({len(values)})")
+    if diverged:
+        parts.append(f"{diverged} diverged")
+    return ", ".join(parts) or "–"

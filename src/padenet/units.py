@@ -1,0 +1,118 @@
+"""Units wherever they are: in a model, in a checkpoint, among the stored starts."""
+
+import pickle
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from padenet.coefficients import STARTS
+from padenet.nn import PAU
+
+Units = Mapping[str, PAU]
+STORED = "starts"  # in the place of a checkpoint's name: the stored starts
+
+
+def find_units(model: nn.Module | Units) -> dict[str, PAU]:
+    """The units of a model by name, each once; a unit alone has the name of its class."""
+    if isinstance(model, Mapping):
+        found = dict(model)
+    elif isinstance(model, nn.Module):
+        found = {
+            name or type(m).__name__: m for name, m in model.named_modules() if isinstance(m, PAU)
+        }
+    else:
+        raise TypeError(f"a model or unit is needed, not {type(model).__name__}.")
+    if not found:
+        raise ValueError(
+            f"{type(model).__name__} has no Padé units. Build it with padenet.PAU or convert it "
+            "with padenet.convert."
+        )
+    return found
+
+
+def read_units(
+    source: str, form: str = "safe", q: float = 1.0, pattern: str | None = None
+) -> dict[str, PAU]:
+    """The units of a checkpoint in float64, or those of the stored starts for "starts".
+
+    A checkpoint is a state dict, or holds some at any depth, and is read without running code
+    from it. A unit is a pair ``<name>.a``, ``<name>.b`` in it; its form is not written there.
+
+    Args:
+        source: A file that ``torch.save`` wrote, or "starts".
+        form, q: Those of all units of the file.
+        pattern: Names to keep, e.g. "layer1.*".
+    """
+    if source == STORED:
+        found = {
+            s.name: PAU(s.name, form=s.form, degrees=s.degrees, dtype=torch.float64)
+            for s in STARTS.values()
+        }
+    else:
+        found = _units_in(_load(Path(source)), source, form, q)
+    kept = {k: u for k, u in found.items() if pattern is None or fnmatchcase(k, pattern)}
+    if not kept:
+        raise ValueError(f"no unit fits {pattern!r}. There are: {', '.join(found)}.")
+    return kept
+
+
+def _load(path: Path) -> Any:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ValueError(
+            f"{path} cannot be read as a checkpoint of tensors ({line}). Save the state dict: "
+            "torch.save(model.state_dict(), path)."
+        ) from error
+
+
+def _units_in(checkpoint: Any, source: str, form: str, q: float) -> dict[str, PAU]:
+    pairs = list(_pairs(checkpoint, ()))
+    holders = {holder for holder, *_ in pairs}
+    units: dict[str, PAU] = {}
+    for holder, name, a, b in pairs:
+        name = "/".join((*holder, name)) if len(holders) > 1 else name
+        groups = len(a) if a.ndim == 2 else 1
+        if groups == 1:
+            a, b = a.flatten(), b.flatten()
+        degrees = (a.shape[-1] - 1, b.shape[-1] - (form == "offset"))
+        options: Any = {"form": form, "q": q, "groups": groups, "dtype": torch.float64}
+        units[name] = PAU((a, b), degrees=degrees, **options)
+    if not units:
+        raise ValueError(
+            f"{source} has no units: no pair of tensors '<name>.a' and '<name>.b' with the shapes "
+            "of coefficients."
+        )
+    return units
+
+
+def _pairs(
+    value: Any, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], str, Tensor, Tensor]]:
+    """Every pair with the path of the mapping that holds it and its name there."""
+    if isinstance(value, Mapping):
+        for key, a in value.items():
+            name, dot, last = str(key).rpartition(".")
+            b = value.get(f"{name}{dot}b")
+            if last == "a" and b is not None and _is_pair(a, b):
+                yield path, name or "PAU", a, b
+        children = list(value.items())
+    elif isinstance(value, (list, tuple)):
+        children = list(enumerate(value))
+    else:
+        return
+    for key, child in children:
+        yield from _pairs(child, (*path, str(key)))
+
+
+def _is_pair(a: Any, b: Any) -> bool:
+    if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
+        return False
+    vectors = a.ndim == b.ndim == 1
+    tables = a.ndim == b.ndim == 2 and len(a) == len(b)
+    return (vectors or tables) and a.numel() > 0 and a.is_floating_point() and a.dtype == b.dtype

@@ -1,0 +1,237 @@
+"""The command line: help, exit codes, and the commands fit, inspect and plot."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import padenet
+from padenet.cli import COMMANDS, main
+from padenet.coefficients import STARTS
+
+pytestmark = [
+    pytest.mark.no_poison,
+    pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch"),
+]
+
+
+def run(capsys, *args):
+    """What a command prints, with exit code 0."""
+    assert main([str(a) for a in args]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def fails(capsys, *args):
+    """The one line a command leaves on stderr, with exit code 2."""
+    capsys.readouterr()
+    assert main([str(a) for a in args]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("padenet: ") and err.count("\n") == 1
+    return err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help(capsys, name):
+    with pytest.raises(SystemExit) as stop:
+        main([name, "--help"])
+    assert stop.value.code == 0
+    assert f"usage: padenet {name}" in capsys.readouterr().out
+
+
+def test_list_of_commands(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert all(re.search(rf"^ +{name} +[A-Z]", text, re.M) for name in COMMANDS)
+    with pytest.raises(SystemExit) as stop:
+        main(["no-such-command"])
+    assert stop.value.code == 2
+
+
+def test_help_needs_no_extras(capsys, monkeypatch):
+    for name in ("matplotlib", "matplotlib.figure", "scipy", "PIL", "rich"):
+        monkeypatch.setitem(sys.modules, name, None)  # its import would fail
+    with pytest.raises(SystemExit) as stop:
+        main(["fit", "--help"])
+    assert stop.value.code == 0
+    assert "pip install 'padenet[plots]'" in fails(capsys, "plot", "starts", "--out", "never.png")
+
+
+SMALL = ["--degrees", 3, 2, "--interval", -2, 2]
+
+
+@pytest.fixture(scope="module")
+def tanh():
+    return padenet.fit(torch.tanh, (3, 2), interval=(-2, 2))
+
+
+def test_fit_text(capsys, tanh):
+    lines = run(capsys, "fit", "tanh", *SMALL).splitlines()
+    assert lines[0] == "tanh on [-2, 2], degrees (3, 2), form safe"
+    assert lines[1] == f"rms error {tanh.rms:.3e}, max error {tanh.max_error:.3e}"
+    numbers = re.search(r"a = \[(.*)\]", lines[2]).group(1).split(",")
+    assert [float(v) for v in numbers] == pytest.approx(tanh.a, rel=1e-11)
+    assert lines[4].startswith("F(x) = (")
+
+
+def test_fit_json(capsys, tanh, tmp_path):
+    record = json.loads(run(capsys, "fit", "tanh", *SMALL, "--style", "json"))
+    assert record.pop("target") == "tanh"
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
+    assert padenet.Fit(**values) == tanh
+    file = tmp_path / "fit.json"
+    assert run(capsys, "fit", "tanh", *SMALL, "--style", "json", "--out", file) == f"wrote {file}\n"
+    assert json.loads(file.read_text(encoding="utf-8"))["rms"] == tanh.rms
+
+
+def test_fit_sources(capsys, tanh):
+    source = run(capsys, "fit", "tanh", *SMALL, "--style", "python")
+    assert source.startswith("# tanh on [-2, 2]") and f"max error {tanh.max_error:.3e}" in source
+    space = {}
+    exec(source, space)
+    x = np.linspace(-2, 2, 20001)
+    error = space["pau"](x) - np.tanh(x)
+    assert np.abs(error).max() == pytest.approx(tanh.max_error, rel=1e-6)
+    source = run(capsys, "fit", "tanh", *SMALL, "--style", "c")
+    assert source.startswith("// tanh on") and "double pau(double x)" in source
+    source = run(capsys, "fit", "tanh", *SMALL, "--style", "latex")
+    assert source.startswith("% tanh on") and r"\frac" in source
+
+
+def test_fit_of_a_table_with_plot(capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    x = np.linspace(-1, 1, 41)
+    file = tmp_path / "half.csv"
+    file.write_text("x,y\n" + "".join(f"{u},{u / 2}\n" for u in x), encoding="utf-8")
+    options = ["--degrees", 1, 0, "--style", "json", "--plot", tmp_path / "fit.png"]
+    out = run(capsys, "fit", "--table", file, *options)
+    record = json.loads(out)
+    assert record["target"] == "half" and record["interval"] == [-1, 1]
+    assert record["a"] == pytest.approx([0, 0.5], abs=1e-14)
+    assert (tmp_path / "fit.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_fit_norm_form_and_alias(capsys):
+    small = ["--degrees", 2, 1, "--interval", -1, 1, "--style", "json"]
+    record = json.loads(run(capsys, "fit", "silu", *small, "--norm", "max", "--form", "free"))
+    assert (record["target"], record["norm"], record["form"]) == ("swish", "max", "free")
+    record = json.loads(run(capsys, "fit", "paper_tanh", *small, "--q", 0.5))
+    assert (record["target"], record["q"]) == ("tanh", 0.5)
+
+
+def test_fit_errors(capsys, tmp_path):
+    assert "unknown target 'gleu'. Did you mean 'gelu'?" in fails(capsys, "fit", "gleu")
+    assert "nothing to fit" in fails(capsys, "fit")
+    assert "unknown form 'sfae'" in fails(capsys, "fit", "tanh", "--form", "sfae")
+    assert "No such file" in fails(capsys, "fit", "--table", tmp_path / "none.csv")
+    file = tmp_path / "bad.csv"
+    file.write_text("1,2\n3;x\n", encoding="utf-8")
+    assert "bad.csv, line 2: '3;x' is not two numbers" in fails(capsys, "fit", "--table", file)
+    assert "both a target, 'tanh', and a table" in fails(capsys, "fit", "tanh", "--table", file)
+    assert "names no format" in fails(
+        capsys, "fit", "tanh", *SMALL, "--plot", tmp_path / "figure.doc"
+    )
+
+
+def save_model(path, wrap=lambda state: state, **options):
+    model = nn.Sequential(nn.Linear(2, 4), padenet.PAU("gelu", **options), nn.Linear(4, 1))
+    model.add_module("out", padenet.PAU("tanh", **options))
+    torch.save(wrap(model.state_dict()), path)
+    return model
+
+
+def facts_of(capsys, path, *options):
+    return json.loads(run(capsys, "inspect", path, "--json", *options))["units"]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda state: state,
+        lambda state: {"epoch": 3, "model": state, "optimizer": {"state": {0: {"step": 1}}}},
+        lambda state: {"runs": [{"best": {"net": dict(state)}}, 5, "text"]},
+    ],
+)
+def test_inspect_finds_units(capsys, tmp_path, wrap):
+    save_model(tmp_path / "model.pt", wrap)
+    first, second = facts_of(capsys, tmp_path / "model.pt")
+    assert (first["name"], first["group"], first["closest"]) == ("1", None, "gelu")
+    assert (second["name"], second["closest"]) == ("out", "tanh")
+    expected = padenet.describe(padenet.PAU("gelu"))
+    assert first["lipschitz"] == expected.lipschitz and first["zeros"] == list(expected.zeros)
+    assert first["left"] == {"power": 1, "factor": expected.left.factor}
+    assert first["minima"] == [{"x": p.x, "y": p.y} for p in expected.minima]
+    assert first["interval"] == [-3, 3] and first["gain"] == expected.gain
+
+
+def test_inspect_two_models_groups_and_patterns(capsys, tmp_path):
+    file = tmp_path / "model.pt"
+    save_model(file, lambda state: {"model": state, "average": state}, groups=2)
+    units = facts_of(capsys, file)
+    assert len(units) == 8 and units[1]["group"] == 1
+    assert {u["name"] for u in units} == {"model/1", "model/out", "average/1", "average/out"}
+    assert len(facts_of(capsys, file, "--units", "model/o*")) == 2
+    assert "no unit fits 'x*'. There are: model/1" in fails(
+        capsys, "inspect", file, "--units", "x*"
+    )
+    assert "model/out[1]" in run(capsys, "inspect", file)
+
+
+def test_inspect_free_form_and_interval(capsys, tmp_path):
+    unit = padenet.PAU(([1.0], [0.0, -1.0]), degrees=(0, 2), form="free")
+    torch.save(unit.state_dict(), tmp_path / "unit.pt")
+    (facts,) = facts_of(capsys, tmp_path / "unit.pt", "--form", "free")
+    assert facts["name"] == "PAU" and facts["lipschitz"] is None  # infinite
+    assert facts["poles"] == pytest.approx([-1, 1])
+    text = run(capsys, "inspect", tmp_path / "unit.pt", "--form", "free")
+    assert "poles" in text.splitlines()[0] and "-1 1" in text.splitlines()[1]
+    (facts,) = facts_of(capsys, tmp_path / "unit.pt", "--form", "free", "--interval", "-0.5", "0.5")
+    assert facts["poles"] == [] and facts["interval"] == [-0.5, 0.5]
+
+
+def test_inspect_a_unit_that_has_diverged(capsys, tmp_path):
+    model = save_model(tmp_path / "model.pt")
+    with torch.no_grad():
+        model[1].b[2] = torch.nan
+    torch.save(model.state_dict(), tmp_path / "model.pt")
+    bad, good = facts_of(capsys, tmp_path / "model.pt")
+    assert bad == {"name": "1", "group": None, "finite": False}
+    assert good["finite"] and good["closest"] == "tanh"
+    assert "not finite" in run(capsys, "inspect", tmp_path / "model.pt").splitlines()[1]
+
+
+def test_inspect_starts(capsys):
+    lines = run(capsys, "inspect", "starts").splitlines()
+    assert [line.split()[0] for line in lines] == ["unit", *STARTS]
+    row = next(line for line in lines if line.startswith("relu "))
+    assert row.split()[1:3] == ["relu", "5.6e-03"] and "1.4148" in row
+
+
+def test_inspect_errors(capsys, tmp_path):
+    file = tmp_path / "file.pt"
+    torch.save(nn.Linear(2, 2).state_dict(), file)
+    assert "has no units" in fails(capsys, "inspect", file)
+    torch.save(nn.Linear(2, 2), file)
+    assert "Save the state dict" in fails(capsys, "inspect", file)
+    file.write_bytes(b"nothing")
+    assert "cannot be read as a checkpoint" in fails(capsys, "inspect", file)
+    assert "No such file" in fails(capsys, "inspect", tmp_path / "none.pt")
+
+
+def test_plot(capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    save_model(tmp_path / "model.pt")
+    out = tmp_path / "units.png"
+    assert run(capsys, "plot", tmp_path / "model.pt", "--out", out) == f"wrote {out}\n"
+    assert out.read_bytes()[:4] == b"\x89PNG"
+    assert "wrote" in run(capsys, "plot", "starts", "--out", tmp_path / "starts.svg")
+    svg = (tmp_path / "starts.svg").read_text(encoding="utf-8")
+    assert svg.count('<g id="axes_') == sum("paper" not in name for name in STARTS)
+    run(capsys, "inspect", tmp_path / "model.pt", "--plot", tmp_path / "other.png")
+    assert (tmp_path / "other.png").exists()
+    assert "names no format" in fails(capsys, "plot", "starts", "--out", tmp_path / "a.b")

@@ -1,0 +1,356 @@
+"""From recorded runs to tables, figures and report.md: by value, and with runs that went wrong."""
+
+import csv
+import io
+import json
+import math
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from runs import make_run, table2
+
+from padenet.cli import main
+from padenet.experiments.report import write_report
+from padenet.experiments.report.cells import collect
+from padenet.experiments.report.compare import count_wins, holm, paired_differences
+from padenet.experiments.report.comparisons import comparison_tables
+from padenet.experiments.report.formats import to_csv, to_html, to_latex, to_markdown
+from padenet.experiments.report.names import looks
+from padenet.experiments.report.overview import facts, lost_tables, settings_table
+from padenet.experiments.report.page.data import unit_records
+from padenet.experiments.report.paper import paper_cell, paper_wins
+from padenet.experiments.report.results import mark_best, results_tables
+from padenet.experiments.report.table import Column, Entry, Table
+from padenet.experiments.report.units import plot_coefficients, plot_units, shown_run
+from padenet.experiments.store import Run, pack
+
+
+def seeds(activation, values, net="lenet", **options):
+    return [
+        make_run("fashion-mnist", net, activation, i, epochs=2, accuracy=v, **options)
+        for i, v in enumerate(values)
+    ]
+
+
+def lost(activation, seed, status="diverged", **options):
+    return make_run("fashion-mnist", "lenet", activation, seed, epochs=2, status=status, **options)
+
+
+def entries(table, row):
+    """A row of a table by its first entry, as text with mark and note."""
+    line = next(r for r in table.rows if r[0].text == row)
+    return [" ".join(p for p in (e.mark, e.text, e.note) if p) for e in line[1:]]
+
+
+@pytest.mark.parametrize(
+    "cell, printed",
+    [
+        (("mnist", "vgg", "relu"), (99.17, 0.10, 99.30)),
+        (("mnist", "lenet", "rpau"), (99.26, 0.11, 99.42)),
+        (("fashion-mnist", "vgg", "apl"), (91.41, 0.48, 92.25)),
+        (("fashion-mnist", "lenet", "pau"), (90.33, 0.15, 90.62)),
+        (("cifar10", "vgg8", "maxout"), (93.03, 0.11, 93.23)),
+        (("cifar10", "resnet101", "swish"), (91.83, 1.61, 92.84)),
+        (("cifar10", "densenet121", "lrelu"), (95.42, 0.17, 95.65)),
+        (("imagenet", "mobilenetv2-imagenet", "pau"), (71.35, None, None)),
+        (("imagenet", "mobilenetv2-imagenet", "swish", "test_top5"), (89.95, None, None)),
+        (("mnist", "vgg", "slaf"), None),  # the paper has a dash
+        (("cifar10", "densenet121", "maxout"), None),  # did not finish in time
+        (("digits", "lenet", "pau"), None),
+    ],
+)
+def test_numbers_of_the_paper(cell, printed):
+    assert paper_cell(*cell) == printed
+
+
+def test_the_marks_of_table_3_follow_from_its_numbers():
+    names = ["relu", "lrelu", "rrelu", "maxout", "srelu", "pau", "rpau"]
+    marks = {
+        "vgg8": {"maxout": "•", "srelu": "○"},
+        "mobilenetv2": {"rpau": "•", "rrelu": "○"},
+        "resnet101": {"rpau": "•", "srelu": "○"},
+        "densenet121": {"lrelu": "•", "relu": "○"},
+    }
+    for net, wanted in marks.items():
+        cells = [paper_cell("cifar10", net, name) for name in names]
+        found = mark_best([c and c.mean for c in cells])
+        assert {n: m for n, m in zip(names, found, strict=True) if m} == wanted
+
+
+def test_equal_digits_share_a_mark():
+    assert mark_best([90.291, 90.294, 90.62, None, 89.0]) == ["○", "○", "•", "", ""]
+    assert mark_best([90.0, 90.0]) == ["•", "•"]
+    assert mark_best([90.0, None]) == ["", ""]  # the best of one is no news
+
+
+def test_mean_std_and_best_over_seeds():
+    (table,) = results_tables(collect([*seeds("relu", [90, 91, 92]), *seeds("pau", [92, 93, 97])]))
+    assert entries(table, "ReLU") == ["○ 91.00 ± 1.00", "○ 92.00", "89.86 ± 0.32", "90.48"]
+    assert entries(table, "PAU") == ["• 94.00 ± 2.65", "• 97.00", "90.33 ± 0.15", "90.62"]
+    assert "over 3 seeds" in table.caption
+    assert "diverged" not in table.caption
+
+
+def test_lost_seeds_are_shown_and_not_averaged():
+    runs = [*seeds("relu", [90, 90, 92]), *seeds("pau", [99, 97]), lost("pau", 2)]
+    runs += [*seeds("elu", [91, 91]), lost("elu", 2, "unfinished")]
+    cells = collect(runs)
+    (table,) = results_tables(cells)
+    # The best mean, but of survivors only: no mark.
+    assert entries(table, "PAU")[:2] == ["98.00 ± 1.41 2/3 seeds; 1 diverged", "99.00"]
+    assert entries(table, "ELU")[0] == "• 91.00 ± 0.00 2/3 seeds; 1 unfinished"
+    assert "have no value" in table.caption
+    assert "Unfinished runs are counted" in table.caption
+    (gone,) = lost_tables(cells)
+    assert [[e.text for e in row[:3]] for row in gone.rows] == [
+        ["fashion-mnist-lenet-elu-s2", "unfinished", "0 of 2"],
+        ["fashion-mnist-lenet-pau-s2", "diverged", "0 of 2"],
+    ]
+    assert facts(runs)["runs"] == "9 runs: 7 done, 1 diverged, 1 unfinished"
+
+
+def test_all_seeds_lost_and_cells_that_are_not_there():
+    runs = [*seeds("relu", [90]), lost("pau", 0, stop=0), *seeds("gelu", [89, 88], net="mine")]
+    runs.append(make_run("fashion-mnist", "mine", "pau", 0, epochs=2, status="failed", stop=0))
+    (table,) = results_tables(collect(runs))
+    assert [c.group for c in table.columns[1:]] == ["LeNet"] * 4 + ["mine"] * 2
+    assert entries(table, "PAU") == [
+        "– 0/1 seed; 1 diverged", "–", "90.33 ± 0.15", "90.62", "– 0/1 seed; 1 failed", "–",
+    ]  # fmt: skip
+    assert entries(table, "ReLU") == ["90.00 one seed", "90.00", "89.86 ± 0.32", "90.48", "–", "–"]
+
+
+def test_rows_in_the_order_of_the_paper():
+    runs = [r for a in ("rpau", "pau", "gelu", "swish", "relu", "apl") for r in seeds(a, [90])]
+    runs += seeds("pau", [91], label="clip")
+    (table,) = results_tables(collect(runs))
+    names = [row[0].text for row in table.rows]
+    assert names == ["ReLU", "Swish", "APL", "gelu", "PAU", "PAU (clip)", "RPAU"]
+    assert entries(table, "PAU (clip)")[2:] == ["–", "–"]  # the paper has no such run
+
+
+def test_top5_has_a_table_of_its_own():
+    runs = [
+        make_run("imagenet", "mobilenetv2-imagenet", a, accuracy=70, top5=True) for a in ("pau",)
+    ]
+    top1, top5 = results_tables(collect(runs))
+    assert top5.name == "results-imagenet-top5"
+    assert entries(top1, "PAU")[2] == "71.35"
+    assert entries(top5, "PAU")[2] == "89.85"
+    assert float(entries(top5, "PAU")[0]) == pytest.approx(75, abs=1)  # as make_run adds 5
+
+
+def test_runs_of_a_cell_must_agree():
+    runs = [make_run(seed=0, epochs=2), make_run(seed=1, epochs=3)]
+    with pytest.raises(ValueError, match=r"s0 and .*s1 .* differ in epochs \(2 and 3\).*label"):
+        collect(runs)
+
+
+def test_wins_count_cells():
+    runs = [*seeds("relu", [90, 91]), *seeds("elu", [92, 92]), *seeds("celu", [91.501, 91.5])]
+    runs += [
+        *seeds("pau", [91, 92]),
+        *seeds("pau", [80, 80], net="vgg"),
+        *seeds("relu", [85, 85], net="vgg"),
+    ]
+    runs += [*seeds("swish", [99]), lost("swish", 1), lost("rrelu", 0, "unfinished")]
+    found = {w.baseline: (w.better, w.equal, w.worse, w.open) for w in count_wins(collect(runs))}
+    assert found["ReLU"] == (1, 0, 1, 0)
+    assert found["ELU"] == (0, 0, 1, 0)
+    assert found["CELU"] == (0, 1, 0, 0)
+    assert found["Swish"] == (1, 0, 0, 0)  # lost a seed
+    assert found["RReLU"] == (0, 0, 0, 1)
+    table = comparison_tables(collect(runs))[0]
+    assert entries(table, "ReLU") == ["1", "0", "1", "0", "34", "8"]
+    assert paper_wins("maxout") == (9, 6)
+
+
+def test_a_unit_that_lost_seeds_is_worse():
+    runs = [*seeds("relu", [90, 90]), *seeds("pau", [99]), lost("pau", 1)]
+    (wins,) = count_wins(collect(runs))
+    assert (wins.better, wins.worse) == (0, 1)
+
+
+def test_differences_are_paired_by_seed():
+    stats = pytest.importorskip("scipy.stats")
+    ours, theirs = [91.0, 92.5, 90.5, 93.0], [90.0, 92.0, 90.0, 91.0, 95.0]
+    (found,) = paired_differences(collect([*seeds("pau", ours), *seeds("relu", theirs)]))
+    assert (found.seeds, found.recorded) == (4, 5)
+    assert found.mean == pytest.approx(1.0)
+    # std .70711, so the half width is t(.975, 3) · .70711 / 2 = 3.18245 · .35355
+    assert found.interval == pytest.approx((1 - 1.12516, 1 + 1.12516), abs=1e-4)
+    assert found.p == pytest.approx(stats.ttest_rel(ours, theirs[:4]).pvalue)
+    assert found.p_holm == pytest.approx(found.p)
+
+
+@pytest.mark.parametrize("values", [[90.0], [90.0, 91.0]])
+def test_no_test_without_a_spread(values):
+    cells = collect([*seeds("pau", [v + 1 for v in values]), *seeds("relu", values)])
+    (found,) = paired_differences(cells)
+    assert (found.mean, found.interval, found.p, found.p_holm) == (1.0, None, None, None)
+    row = [e.text for e in comparison_tables(cells)[1].rows[0]]
+    assert row[4:] == [str(len(values)), "+1.00", "–", "–", "–"]
+
+
+def test_a_labelled_unit_meets_the_baselines_of_its_label():
+    runs = [*seeds("relu", [90]), *seeds("relu", [80], label="small"), *seeds("pau", [91])]
+    runs += [*seeds("pau", [81], label="small"), *seeds("pau", [92], label="clip")]
+    pairs = {(d.unit.row, d.baseline.row) for d in paired_differences(collect(runs))}
+    assert pairs == {("PAU", "ReLU"), ("PAU (small)", "ReLU (small)"), ("PAU (clip)", "ReLU")}
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
+def test_holm_is_bonferroni_on_every_subset(p):
+    """As a closed test: i is rejected if every set of hypotheses that holds it is rejected."""
+    n = len(p)
+    subsets = [c for size in range(1, n + 1) for c in combinations(range(n), size)]
+    level = {c: min(1.0, len(c) * min(p[k] for k in c)) for c in subsets}
+    assert holm(p) == [max(level[c] for c in subsets if i in c) for i in range(n)]
+
+
+TABLE = Table(
+    "odd",
+    "Odd & ends",
+    "A caption with 100 % & more.",
+    [Column("a_b", numeric=False), Column("mean ± std", "Net"), Column("best", "Net")],
+    [[Entry("x|y <b>"), Entry("1.00 ± 0.10", 1.0, "•", "2/3 seeds"), Entry("–")]],
+    [{"name": 'x,"y"', "mean": 1 / 3, "std": None}],
+)
+
+
+def test_markdown():
+    assert to_markdown(TABLE).splitlines()[2:] == [
+        "| a_b | Net: mean ± std | Net: best |",
+        "| :--- | ---: | ---: |",
+        r"| x\|y <b> | **• 1.00 ± 0.10** (2/3 seeds) | – |",
+    ]
+
+
+def test_latex():
+    text = to_latex(TABLE)
+    assert r"\caption{A caption with 100 \% \& more.}" in text
+    assert r"\begin{tabular}{lrr}" in text
+    assert r" & \multicolumn{2}{c}{Net} \\" in text
+    assert r"\cmidrule(lr){2-3}" in text
+    assert r"a\_b & mean $\pm$ std & best \\" in text
+    assert r"\textbf{$\bullet$\,1.00 $\pm$ 0.10} {\scriptsize (2/3 seeds)} & -- \\" in text
+    assert text.count("{") == text.count("}")
+    assert text.isascii()
+
+
+def test_csv_keeps_all_digits():
+    (record,) = csv.DictReader(io.StringIO(to_csv(TABLE)))
+    assert record == {"name": 'x,"y"', "mean": repr(1 / 3), "std": ""}
+
+
+def test_html_escapes():
+    text = to_html(TABLE)
+    assert "x|y &lt;b&gt;" in text
+    assert 'aria-label="Odd &amp; ends"' in text
+    assert 'class="number first" data-value="1"' in text
+
+
+def test_settings_name_what_differs():
+    runs = [*seeds("relu", [90]), *seeds("elu", [90]), *seeds("pau", [90], coefficient_lr=0.001)]
+    table = settings_table(collect(runs))
+    assert entries(table, "coefficient_lr") == ["– PAU: 0.001"]
+    assert entries(table, "epochs") == ["2"]
+    assert "clip_norm" not in [row[0].text for row in table.rows]  # off everywhere
+
+
+def test_no_two_rows_look_the_same():
+    rows = [(f"act{i}", "") for i in range(20)] + [("pau", ""), ("pau", "clip"), ("rpau", "")]
+    found = looks(rows)
+    assert len(set(found.values())) == len(rows)
+    assert (found["pau", ""], found["rpau", ""]) == ((0, 0), (1, 0))
+
+
+def test_page_keeps_first_seeds_and_fewer_epochs_on_a_budget():
+    runs = [
+        make_run(net="vgg", activation=a, seed=s, epochs=120)
+        for a in ("pau", "rpau")
+        for s in (0, 1)
+    ]
+    cells = collect(runs)
+    one = 50 * 5 * 10  # epochs, layers, coefficients
+    whole = unit_records(cells, budget=4 * one)
+    assert [r["name"][-6:] for r in whole] == ["seed 0", "seed 1"] * 2
+    assert [len(r["epochs"]) for r in whole] == [50] * 4
+    assert whole[0]["epochs"][0] == 0 and whole[0]["epochs"][-1] == 120
+    assert [r["name"][-6:] for r in unit_records(cells, budget=4 * one - 1)] == ["seed 0"] * 2
+    few = unit_records(cells, budget=one)
+    assert [len(r["epochs"]) for r in few] == [25, 25]
+    assert few[0]["epochs"][-1] == 120
+    assert len(json.dumps(few[0]["layers"][0]["epochs"][3][0][1])) <= len("-0.123456e-05")
+
+
+def test_figures_without_usable_units():
+    run = make_run(epochs=2)
+    broken = {"features.0": {"a": [None, math.nan], "b": [1.0]}}
+    metrics = [{**m, "units": broken} for m in run.metrics]
+    assert plot_units(Run(run.config, metrics, run.result)) is None
+    assert plot_coefficients(Run(run.config, metrics, run.result)) is None
+    assert shown_run(collect([make_run(activation="relu", epochs=2)])[0]) is None
+
+
+def test_figure_shows_the_first_finished_seed():
+    runs = [lost("pau", 0), *seeds("pau", [90, 90, 90])[1:]]
+    assert shown_run(collect(runs)[0]).config.seed == 1
+
+
+def test_whole_report(tmp_path):
+    runs = table2(epochs=4, datasets=["mnist"], activations=["relu", "swish", "pau", "rpau"])
+    pack([r for r in runs if r.config.net == "vgg"], tmp_path / "runs.jsonl.gz")
+    out = tmp_path / "report"
+    command = ["report", str(tmp_path / "runs.jsonl.gz"), "--out", str(out), "--title", "T & U"]
+    assert main(command) == 0
+    written = sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file())
+    tables = ["differences", "lost", "results-mnist", "settings", "wins"]
+    figures = [f"{k}-mnist-vgg-{u}" for k in ("coefficients", "units") for u in ("pau", "rpau")]
+    figures.append("curves-mnist-vgg")
+    assert written == sorted(
+        [f"figures/{n}.{e}" for n in figures for e in ("png", "pdf")]
+        + ["report.html", "report.md"]
+        + [f"tables/{n}.{e}" for n in tables for e in ("csv", "md", "tex")]
+    )
+    text = (out / "report.md").read_text(encoding="utf-8")
+    assert text.startswith("# T & U\n\n20 runs: 17 done, 1 diverged, 1 failed, 1 unfinished.")
+    for wanted in ("NVIDIA H200", "2.13.0", "5e6f8ce", "mnist-vgg-pau-s3", "4/5 seeds; 1 diverged"):
+        assert wanted in text
+    assert all(f"]({f})" in text for f in written if f.startswith("figures"))
+    assert (out / "figures/curves-mnist-vgg.png").read_bytes()[:4] == b"\x89PNG"
+    assert (out / "figures/units-mnist-vgg-rpau.pdf").read_bytes()[:4] == b"%PDF"
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [make_run(net="mine", epochs=1, groups=12)],
+        [make_run(activation="relu", epochs=1)],
+        [
+            make_run(status="diverged", stop=0),
+            make_run(activation="gelu", status="unfinished", stop=0),
+        ],
+        [Run(make_run().config, [], {"status": "failed", "reason": "out of | memory"})],
+    ],
+    ids=["one run with groups", "no units", "nothing finished", "no metrics"],
+)
+def test_reports_on_little(tmp_path, runs):
+    pack(runs, tmp_path / "runs.jsonl.gz")
+    files = write_report(tmp_path / "runs.jsonl.gz", tmp_path)
+    assert all(p.stat().st_size for p in files)
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert f"{len(runs)} run" in text
+
+
+def test_directory_without_runs(tmp_path, capsys):
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "report")]) == 2
+    assert "holds no runs" in capsys.readouterr().err
+    assert not (tmp_path / "report").exists()
