@@ -91,6 +91,14 @@ class Learner:
                 self._count(logits, labels, F.cross_entropy(logits, labels))
             yield
 
+    def settle(self) -> Iterator[None]:
+        """Until a GPU has done what was asked of it, without standing in the way of other runs."""
+        if self.device.type == "cuda":
+            event = torch.cuda.Event()
+            event.record()
+            while not event.query():
+                yield
+
     def means(self, prefix: str, *, top5: bool = False) -> dict[str, float]:
         """Loss and accuracies in percent over what ``totals`` counted, of all processes."""
         loss, right, among5, count = self.ranks.total(self.totals.clone()).tolist()

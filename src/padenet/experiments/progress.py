@@ -52,8 +52,7 @@ def _bar(name: str) -> "Iterator[Any]":
     bars = require("rich.progress", "train")
     columns = (
         bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.TaskProgressColumn(),
+        bars.BarColumn(bar_width=10),
         bars.TimeRemainingColumn(),
         bars.TextColumn("{task.fields[text]}"),
     )
@@ -65,7 +64,11 @@ def _bar(name: str) -> "Iterator[Any]":
             done = max(0, progress.epoch - 1) * progress.steps + progress.step
             fields: dict[str, Any] = {"total": total, "completed": done if progress.epoch else 0}
             if progress.metrics is not None:
-                fields["text"] = describe(progress)
+                loss, right = (progress.metrics[k] for k in ("test_loss", "test_accuracy"))
+                lost = "not finite" if loss is None else f"{loss:.3f}"
+                text = f"{progress.epoch}/{progress.epochs}  loss {lost}  {right:.2f} %"
+                speed = f"  {progress.images_per_second:,.0f}/s" if progress.epoch else ""
+                fields["text"] = text + speed
             progress_bar.update(task, **fields)
 
         yield watch

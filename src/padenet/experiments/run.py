@@ -9,8 +9,9 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -119,13 +120,16 @@ def _train(
     for epoch in range(first, config.epochs + 1):
         start = time.monotonic()
         line: Metrics = {"epoch": epoch}
+        whole = Progress(epoch, per_epoch, per_epoch, config.epochs, 0.0)
         if epoch:
             for step, _ in enumerate(learner.train(epoch), 1):
                 speed = step * image_count / max(time.monotonic() - start, 1e-9)
-                yield Progress(epoch, step, per_epoch, config.epochs, speed)
+                yield replace(whole, step=step, images_per_second=speed)
+            for _ in learner.settle():
+                yield whole
             line |= {"lr": _rate(learner)} | learner.means("train")
-        for _ in learner.test():
-            yield Progress(epoch, per_epoch, per_epoch, config.epochs, 0.0)
+        for _ in chain(learner.test(), learner.settle()):
+            yield whole
         line |= learner.means("test", top5=top5)
         line["seconds"] = round(time.monotonic() - start, 4)
         reason = _not_finite(line)
@@ -136,9 +140,8 @@ def _train(
             directory.write_metrics(lines)
             directory.write_checkpoint({"epoch": epoch, **learner.state()})
             written = time.monotonic()
-        train_time = max(lines[-1]["seconds"], 1e-9)
-        speed = per_epoch * image_count / train_time
-        yield Progress(epoch, per_epoch, per_epoch, config.epochs, speed, lines[-1])
+        speed = per_epoch * image_count / max(line["seconds"], 1e-9)
+        yield replace(whole, images_per_second=speed, metrics=lines[-1])
         if last:
             break
         if ranks.total(torch.tensor(float(late))).item():  # any process's clock ends all
