@@ -135,6 +135,16 @@ def test_killed_at_any_moment_and_continued_is_the_same_run(tmp_path):
     assert not [p.name for p in directory.path.iterdir() if p.name.endswith(".tmp")]
 
 
+@pytest.mark.parametrize(
+    "wrong, message",
+    [(dict(net="lent"), "Did you mean 'lenet'"), (dict(dataset="digit"), "Did you mean 'digits'")],
+)
+def test_what_is_unknown_leaves_no_directory(tmp_path, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        train(replace(TINY, **wrong), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_another_config_is_refused_and_nothing_changes(tmp_path):
     train(TINY, tmp_path)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}

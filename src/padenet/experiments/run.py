@@ -18,11 +18,13 @@ from typing import Any
 import torch
 
 from padenet.experiments.config import Config
-from padenet.experiments.data import Dataset, Folder, load
+from padenet.experiments.data import NAMES, Dataset, Folder, load
 from padenet.experiments.learner import Learner
 from padenet.experiments.machine import describe_machine
+from padenet.experiments.nets import NETS
 from padenet.experiments.ranks import Ranks
 from padenet.experiments.store import Metrics, RunDirectory
+from padenet.extras import unknown
 
 WRITE_EVERY = 1.0  # seconds between checkpoints, at least: epochs may be shorter
 
@@ -83,6 +85,10 @@ def steps(
 ) -> Iterator[Progress]:
     """``train`` in steps of one batch. The caller may do other things between them."""
     place, ranks = place or Place(), ranks or Ranks()
+    if config.dataset not in NAMES:
+        raise unknown("data set", config.dataset, NAMES)
+    if config.net not in NETS:
+        raise unknown("net", config.net, NETS)
     directory = RunDirectory(path)
     with ExitStack() as stack:
         if ranks.leads:
