@@ -125,3 +125,36 @@ def table2(epochs=10, seeds=5, datasets=("mnist", "fashion-mnist"), activations=
         for act in activations
         for seed in range(seeds)
     ]
+
+
+def seeds(activation, values, net="lenet", **options):
+    """Finished runs with these accuracies, one a seed."""
+    return [
+        make_run("fashion-mnist", net, activation, i, epochs=2, accuracy=v, **options)
+        for i, v in enumerate(values)
+    ]
+
+
+def lost(activation, seed, status="diverged", **options):
+    """A run that has no value."""
+    return make_run("fashion-mnist", "lenet", activation, seed, epochs=2, status=status, **options)
+
+
+def entries(table, row):
+    """A row of a table by its first entry, as text with mark and note."""
+    line = next(r for r in table.rows if r[0].text == row)
+    return [" ".join(p for p in (e.mark, e.text, e.note) if p) for e in line[1:]]
+
+
+def page_runs():
+    """Two nets with known means, lost seeds, and an activation that is not everywhere."""
+    runs = [
+        make_run("fashion-mnist", net, act, seed, epochs=12, accuracy=89 + rise + 0.1 * seed)
+        for net in ("lenet", "vgg")
+        for rise, act in enumerate(["relu", "swish", "pau", "rpau"])
+        for seed in (0, 1)
+    ]
+    runs += [make_run("fashion-mnist", "lenet", "gelu", s, epochs=12, accuracy=93) for s in (0, 1)]
+    runs.append(make_run("fashion-mnist", "vgg", "pau", 2, epochs=12, status="diverged"))
+    runs.append(make_run("mnist", "lenet", "slaf", 0, epochs=12, status="diverged", stop=0))
+    return runs

@@ -13,7 +13,6 @@ from padenet.experiments.config import Config
 @pytest.mark.parametrize(
     "field, value, message",
     [
-        ("activation", "pua", "Did you mean 'pau'"),
         ("optimizer", "adm", "Did you mean 'adam'"),
         ("precision", "fp16", "Known: fp32, tf32, bf16"),
         ("augment", "flip", "crop-flip"),
@@ -59,7 +58,7 @@ def test_recipes_are_the_tables(name, runs, activations):
             for c in configs
             if (c.dataset, c.net) == (config.dataset, config.net) and c.activation == "relu"
         )
-        skipped = ("activation", "seed", "coefficient_lr", "coefficient_clip")
+        skipped = ("activation", "seed", "coefficient_lr", "coefficient_floor")
         assert {k: v for k, v in asdict(config).items() if k not in skipped} == {
             k: v for k, v in asdict(other).items() if k not in skipped
         }

@@ -17,7 +17,7 @@ LAYERS = [
     ["fit"],
     ["nn", "baselines"],
     ["registry", "facts", "units"],
-    ["inputs", "convert"],
+    ["inputs", "convert", "pruning"],
     ["figures"],
     ["history"],
     ["experiments"],
@@ -25,7 +25,10 @@ LAYERS = [
 ]
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
 ROOT = Path(padenet.__file__).parent
-FOREIGN = ["matplotlib", "scipy", "triton", "ray", "onnx", "onnxruntime", "PIL", "rich", "torchvision"]
+FOREIGN = [
+    *("matplotlib", "scipy", "triton", "ray", "onnx", "onnxruntime"),
+    *("PIL", "rich", "torchvision", "transformers"),
+]
 
 
 def names_used(path):

@@ -27,6 +27,14 @@ def test_merge_keeps_each_run_once(sources, order):
     assert [r.result["status"] for r in runs] == ["done"] * 3
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_finished_before_longer(tmp_path, order):
+    pack([make_run(epochs=3, status="unfinished", stop=3)], tmp_path / "begun")
+    pack([make_run(epochs=3, status="diverged", stop=1)], tmp_path / "ended")
+    (run,) = read_sources([tmp_path / "begun", tmp_path / "ended"][::order])
+    assert run.result["status"] == "diverged"
+
+
 def test_the_longer_of_two_unfinished(tmp_path):
     for name, stop in (("a", 1), ("b", 2), ("c", 0)):
         pack([make_run(epochs=3, status="unfinished", stop=stop)], tmp_path / name)

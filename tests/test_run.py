@@ -137,7 +137,11 @@ def test_killed_at_any_moment_and_continued_is_the_same_run(tmp_path):
 
 @pytest.mark.parametrize(
     "wrong, message",
-    [(dict(net="lent"), "Did you mean 'lenet'"), (dict(dataset="digit"), "Did you mean 'digits'")],
+    [
+        (dict(net="lent"), "Did you mean 'lenet'"),
+        (dict(dataset="digit"), "Did you mean 'digits'"),
+        (dict(activation="pua"), "Did you mean 'pau'"),
+    ],
 )
 def test_what_is_unknown_leaves_no_directory(tmp_path, wrong, message):
     with pytest.raises(ValueError, match=message):

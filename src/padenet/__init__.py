@@ -2,7 +2,13 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from padenet.convert import convert, from_rational_activations, param_groups, register_act2fn
+from padenet.convert import (
+    convert,
+    from_rational_activations,
+    guard_growth,
+    param_groups,
+    register_act2fn,
+)
 from padenet.facts import Facts, describe
 from padenet.figures import plot
 from padenet.fit import Fit, fit, gain, pade
@@ -11,6 +17,7 @@ from padenet.history import History
 from padenet.inputs import InputHistogram
 from padenet.kernels import backends
 from padenet.nn import PAU, RPAU
+from padenet.pruning import Pruning, apply_pruning, prune
 from padenet.registry import make_activation
 
 __all__ = [
@@ -20,16 +27,20 @@ __all__ = [
     "Fit",
     "History",
     "InputHistogram",
+    "Pruning",
+    "apply_pruning",
     "backends",
     "convert",
     "describe",
     "fit",
     "from_rational_activations",
     "gain",
+    "guard_growth",
     "make_activation",
     "pade",
     "param_groups",
     "plot",
+    "prune",
     "rational",
     "register_act2fn",
 ]

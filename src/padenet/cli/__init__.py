@@ -9,7 +9,17 @@ import argparse
 import importlib
 import sys
 
-COMMANDS: tuple[str, ...] = ("data", "fit", "inspect", "pack", "plot", "report", "sweep", "train")
+COMMANDS: tuple[str, ...] = (
+    "data",
+    "fit",
+    "inspect",
+    "pack",
+    "plot",
+    "prune",
+    "report",
+    "sweep",
+    "train",
+)
 
 
 def build_parser() -> argparse.ArgumentParser:

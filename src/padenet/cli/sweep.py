@@ -63,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
         statuses = sweep(
             configs, args.out, place, args.jobs, ray=args.ray, threads=args.threads, report=report
         )
-    print_columns(summarize(statuses))
+    if any(s.result for s in statuses):
+        print_columns(summarize(statuses))
     for status in statuses:
         if status.state in ("failed", "diverged"):
             print(f"{status.config.name}  {status.state}: {status.reason}")
@@ -126,7 +127,7 @@ def draw(configs: list[Any], args: argparse.Namespace, since: float) -> Any:
     from padenet.experiments.estimate import time_left
     from padenet.experiments.sweep import look
 
-    table = require("rich.table", "train").Table()
+    table, text = require("rich.table", "train").Table(), require("rich.text", "train").Text
     statuses = [look(c, args.out, since) for c in configs]
     going = [s for s in statuses if s.state != "failed"]
     left = time_left(going, args.jobs)
@@ -136,7 +137,7 @@ def draw(configs: list[Any], args: argparse.Namespace, since: float) -> Any:
     for state in ("running", "failed", "diverged"):
         for s in [s for s in statuses if s.state == state][:20]:
             accuracy = "" if s.accuracy is None else f"{s.accuracy:.2f} %"
-            words = f"{state}: {s.reason}" if s.reason else state
+            words = text(f"{state}: {s.reason}" if s.reason else state)  # brackets are no markup
             table.add_row(s.config.name, words, f"{s.epoch}/{s.config.epochs}", accuracy)
     return table
 

@@ -1,10 +1,13 @@
-"""Parameter groups: coefficients apart from weights."""
+"""What an optimiser needs to know of units: their own parameter groups, and a guard."""
 
 from typing import Any
 
+import torch
 from torch import nn
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
-from padenet.nn import PAU
+from padenet.nn import PAU, starting_coefficients
 
 
 def param_groups(
@@ -35,3 +38,37 @@ def param_groups(
         {"params": weights, "lr": lr, "weight_decay": weight_decay},
         {"params": coefficients, "lr": rate, "weight_decay": 0.0},
     ]
+
+
+def guard_growth(model: nn.Module, optimizer: Optimizer, *, floor: float = 0.1) -> RemovableHandle:
+    """Keep the units of a model from blowing up: after every step b_n keeps its sign and size.
+
+    ``safe`` excludes poles, not growth. While b_n keeps the sign of its start, a unit grows like
+    x^(m - n). Once b_n passes 0, A(x) has a zero far out; Q is 1 there, and F as large as P: with
+    b_4 = -0.004 the default unit reaches 5 million at x = 31. So b_n is held at ``floor`` times
+    its start, or beyond. Units whose start has b_n = 0 are left alone.
+
+    Args:
+        model: Its units, as they are now, are guarded.
+        optimizer: The guard is a hook on its ``step``.
+        floor: Part of the start's b_n, in (0, 1).
+
+    Returns:
+        A handle; ``remove()`` ends the guard.
+    """
+    if not 0 < floor < 1:
+        raise ValueError(f"floor={floor} must be between 0 and 1: 0.1 keeps a tenth of the start.")
+    guarded = []
+    for unit in model.modules():
+        if isinstance(unit, PAU) and unit.degrees[1]:
+            start = starting_coefficients(unit.init, unit.degrees, unit.spec)[1][..., -1]
+            least = torch.where(start > 0, floor * start, -torch.inf).to(unit.b)
+            most = torch.where(start < 0, floor * start, torch.inf).to(unit.b)
+            guarded.append((unit, least, most))
+
+    @torch.no_grad()
+    def hold(*_: Any) -> None:
+        for unit, least, most in guarded:
+            unit.b[..., -1].clamp_(least.to(unit.b), most.to(unit.b))
+
+    return optimizer.register_step_post_hook(hold)

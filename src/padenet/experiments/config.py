@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args, get_type_hints
 
 from padenet.extras import unknown
-from padenet.registry import ACTIVATIONS
 
 Optimizer = Literal["adam", "sgd"]
 Augmentation = Literal["none", "crop-flip", "rotate"]
@@ -46,8 +45,6 @@ class Config:
     def __post_init__(self) -> None:
         for field in fields(self):
             check(field.name, getattr(self, field.name))
-        if self.activation not in ACTIVATIONS:
-            raise unknown("activation", self.activation, ACTIVATIONS)
 
     @property
     def name(self) -> str:
@@ -67,10 +64,7 @@ class Config:
         return cls(**values)
 
 
-POSITIVE = (
-    *("epochs", "batch_size", "lr", "lr_decay", "lr_every", "clip_norm"),
-    *("coefficient_clip", "coefficient_floor"),
-)
+POSITIVE = ("epochs", "batch_size", "lr", "lr_decay", "lr_every", "clip_norm", "coefficient_clip")
 
 
 def check(name: str, value: Any) -> None:
@@ -85,5 +79,7 @@ def check(name: str, value: Any) -> None:
         raise ValueError(f"{name}={value!r} must be a whole number.")
     if name in ("momentum", "weight_decay", "coefficient_lr", "seed") and not (value or 0) >= 0:
         raise ValueError(f"{name}={value} must not be negative.")
+    if name == "coefficient_floor" and value is not None and not 0 < value < 1:
+        raise ValueError(f"{name}={value} must be between 0 and 1, a part of the start's b_n.")
     if name == "label" and not all(c.isalnum() or c in "._+" for c in value):
         raise ValueError(f"label={value!r} may hold letters, digits, '.', '_' and '+' only.")

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from padenet import PAU
+from padenet import PAU, guard_growth
 from padenet.baselines import APL
 from padenet.experiments.batches import Batches, Ticket, make_batches
 from padenet.experiments.config import UNITS, Config
@@ -18,6 +18,7 @@ from padenet.experiments.data import Dataset, Folder, augment, normalise
 from padenet.experiments.graphs import Graphed
 from padenet.experiments.nets import build
 from padenet.experiments.ranks import Ranks
+from padenet.pruning import Pruning, apply_pruning
 from padenet.registry import find_activations
 
 LEARNED_SHOWN = 16  # activations with at most so many parameters have them in the metrics
@@ -37,6 +38,7 @@ class Learner:
         device: torch.device,
         ranks: Ranks | None = None,
         *,
+        pruning: Pruning | None = None,
         graph: bool = True,
         workers: int = 4,
     ):
@@ -50,16 +52,18 @@ class Learner:
             ranks=ranks,
             workers=workers,
         )
+        self.pruning = pruning
         self.net = build_net(config, data)
+        if pruning is not None:  # the first weights of the filters that stay
+            self.net = apply_pruning(self.net, pruning)
         if device.type == "cuda":
             self.net.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.units = {k: m for k, m in find_activations(self.net).items() if isinstance(m, PAU)}
         self.penalized = [m for m in self.net.modules() if isinstance(m, APL)]
         self.weights = [p for p in self.net.parameters() if not _among(p, self.units.values())]
         self.optimizer = make_optimizer(config, self.net, device)
-        ends = [u.b.detach()[..., -1] for u in self.units.values() if u.b.numel()]
-        part = config.coefficient_floor or 0.0
-        self.floors = [(end, part * end.flatten()[0].item()) for end in ends if part]
+        if config.coefficient_floor is not None:
+            guard_growth(self.net, self.optimizer, floor=config.coefficient_floor)
         self.model: nn.Module = self.net
         if ranks.world > 1:
             self.model = DistributedDataParallel(self.net)
@@ -136,7 +140,6 @@ class Learner:
         sum((m.penalty() for m in self.penalized), loss).backward()
         self._clip()
         self.optimizer.step()
-        self._keep_growth()
         self.optimizer.zero_grad(set_to_none=not self.graph)
 
     def _forward(
@@ -168,12 +171,6 @@ class Learner:
         if config.coefficient_clip is not None:
             for unit in self.units.values():
                 nn.utils.clip_grad_norm_([unit.a, unit.b], config.coefficient_clip)
-
-    @torch.no_grad()
-    def _keep_growth(self) -> None:
-        """Where b_n changes sign, Q comes down to 1 far from 0, and F is as large as P there."""
-        for last, floor in self.floors:
-            last.clamp_(min=floor) if floor > 0 else last.clamp_(max=floor)
 
     def _set_rates(self, epoch: int) -> None:
         factor = self.config.lr_decay ** ((epoch - 1) // self.config.lr_every)

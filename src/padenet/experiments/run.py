@@ -25,7 +25,10 @@ from padenet.experiments.nets import NETS
 from padenet.experiments.ranks import Ranks
 from padenet.experiments.store import Metrics, RunDirectory
 from padenet.extras import unknown
+from padenet.pruning import Pruning
+from padenet.registry import ACTIVATIONS
 
+PRUNING = "pruning.json"  # in the directory of a run whose net is pruned
 WRITE_EVERY = 1.0  # seconds between checkpoints, at least: epochs may be shorter
 
 
@@ -85,10 +88,13 @@ def steps(
 ) -> Iterator[Progress]:
     """``train`` in steps of one batch. The caller may do other things between them."""
     place, ranks = place or Place(), ranks or Ranks()
-    if config.dataset not in NAMES:
-        raise unknown("data set", config.dataset, NAMES)
-    if config.net not in NETS:
-        raise unknown("net", config.net, NETS)
+    for kind, name, known in (
+        ("data set", config.dataset, NAMES),
+        ("net", config.net, NETS),
+        ("activation", config.activation, ACTIVATIONS),
+    ):
+        if name not in known:
+            raise unknown(kind, name, known)
     directory = RunDirectory(path)
     with ExitStack() as stack:
         if ranks.leads:
@@ -112,7 +118,15 @@ def _train(
 ) -> Iterator[Progress]:
     device = find_device(place.device, config.precision, ranks)
     data = load_once(config.dataset, place.data_dir)
-    learner = Learner(config, data, device, ranks, graph=place.graph, workers=place.workers)
+    learner = Learner(
+        config,
+        data,
+        device,
+        ranks,
+        pruning=read_pruning(directory),
+        graph=place.graph,
+        workers=place.workers,
+    )
     top5 = len(data.classes) > 10
     per_epoch, image_count = len(learner.batches[0]), config.batch_size
 
@@ -160,7 +174,7 @@ def summarize(lines: list[Metrics], reason: str, learner: Learner, place: Place)
     """The result of a run from its metrics. A run whose loss was not finite has diverged."""
     seconds = sum(line["seconds"] for line in lines)
     images = (len(lines) - 1) * len(learner.batches[0]) * learner.config.batch_size
-    last = lines[-1]
+    last, pruning = lines[-1], learner.pruning
     return {
         "status": "diverged" if reason else "done",
         "reason": reason,
@@ -173,7 +187,15 @@ def summarize(lines: list[Metrics], reason: str, learner: Learner, place: Place)
         "images_per_second": round(images / seconds, 1),
         "parameters": sum(p.numel() for p in learner.net.parameters()),
         "machine": describe_machine(learner.device) | {"processes": learner.ranks.world},
-    } | ({"test_top5": last["test_top5"]} if "test_top5" in last else {})
+        **({"test_top5": last["test_top5"]} if "test_top5" in last else {}),
+        **({"pruning": pruning.summary()} if pruning is not None else {}),
+    }
+
+
+def read_pruning(directory: RunDirectory) -> Pruning | None:
+    """Which filters the net of a run starts without; None is a whole net."""
+    path = directory.path / PRUNING
+    return Pruning.load(path) if path.exists() else None
 
 
 @lru_cache(maxsize=4)

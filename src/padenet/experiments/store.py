@@ -33,11 +33,15 @@ Metrics = dict[str, Any]
 
 @dataclass(frozen=True)
 class Run:
-    """A run as recorded: ``result`` is None as long as it is not finished."""
+    """A run as recorded: ``result`` is None as long as it is not finished.
+
+    ``failure`` says why one that is not finished has stopped, where that is known.
+    """
 
     config: Config
     metrics: list[Metrics]
     result: dict[str, Any] | None
+    failure: str = ""
 
 
 class RunDirectory:
@@ -124,7 +128,8 @@ class RunDirectory:
 
     def read(self) -> Run:
         config = Config.from_dict(read_json(self.config_file))
-        return Run(config, self.metrics(), self.result())
+        failure = read_json(self.failure_file)["reason"] if self.failure_file.exists() else ""
+        return Run(config, self.metrics(), self.result(), failure)
 
 
 def write(path: Path, content: str | Callable[[IO[bytes]], Any]) -> None:

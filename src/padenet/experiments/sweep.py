@@ -7,6 +7,7 @@ scheduler: runs that have a result are left alone, the others go on.
 import importlib.util
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -64,14 +65,14 @@ def choose(
 ) -> list[Config]:
     """The runs with ``fields`` put in and a name like ``only``; names must be unique."""
     made = [replace(c, **(fields or {})) for c in configs]
-    names = [c.name for c in made]
-    twice = sorted({n for n in names if names.count(n) > 1})
-    if twice:
-        raise ValueError(f"{twice[0]} is there twice. Tell runs apart by their seed or label.")
+    if not made:
+        raise ValueError("the recipe has no runs.")
+    [(name, times)] = Counter(c.name for c in made).most_common(1)
+    if times > 1:
+        raise ValueError(f"{name} is there {times} times. Tell runs apart by seed or label.")
     chosen = [c for c in made if only is None or fnmatchcase(c.name, only)]
     if not chosen:
-        some = f"only={only!r} fits none of {len(names)} runs, such as {names[0]}."
-        raise ValueError(some if names else "the recipe has no runs.")
+        raise ValueError(f"only={only!r} fits none of {len(made)} runs, such as {name}.")
     return chosen
 
 

@@ -18,17 +18,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from padenet.experiments.packing import read_sources
-from padenet.experiments.report.cells import Cell, collect, status
+from padenet.experiments.report.cells import Cell, collect, rows_of, status
 from padenet.experiments.report.comparisons import comparison_tables
 from padenet.experiments.report.curves import plot_curves
 from padenet.experiments.report.document import make_document
 from padenet.experiments.report.formats import to_csv, to_latex, to_markdown
+from padenet.experiments.report.names import looks
 from padenet.experiments.report.names import title as title_of
 from padenet.experiments.report.overview import facts, lost_tables, settings_table
 from padenet.experiments.report.page import make_page
 from padenet.experiments.report.results import results_tables
 from padenet.experiments.report.table import Table
-from padenet.experiments.report.units import plot_coefficients, plot_units, shown_run
+from padenet.experiments.report.units import plot_coefficients, plot_units, shown_layers, shown_run
 from padenet.experiments.store import Run
 from padenet.figures import save
 from padenet.files import replacing
@@ -67,6 +68,7 @@ def write_report(source: str | Path, out: str | Path, title: str = TITLE) -> lis
         for ending in ("png", "pdf"):
             written.append(out / "figures" / f"{name}.{ending}")
             save(figure, written[-1])
+            figure.set_layout_engine("none")  # the layout of the first is good for the second
         figures.setdefault(heading, []).append((caption, f"figures/{name}"))
     known = facts(runs)
     texts = {
@@ -78,6 +80,7 @@ def write_report(source: str | Path, out: str | Path, title: str = TITLE) -> lis
 
 def make_figures(cells: list[Cell]) -> "Iterator[tuple[str, str, str, Figure]]":
     """Heading, caption, name and figure, one at a time."""
+    look = looks(rows_of(cells))
     for dataset, net in dict.fromkeys(c.key[:2] for c in cells):
         members = [c for c in cells if c.key[:2] == (dataset, net)]
         caption = f"{title_of(dataset)}, {title_of(net)}"
@@ -86,7 +89,7 @@ def make_figures(cells: list[Cell]) -> "Iterator[tuple[str, str, str, Figure]]":
                 "Learning curves",
                 caption,
                 _file_name("curves", dataset, net),
-                plot_curves(members),
+                plot_curves(members, look),
             )
     for cell in cells:
         run = shown_run(cell)
@@ -101,9 +104,12 @@ def make_figures(cells: list[Cell]) -> "Iterator[tuple[str, str, str, Figure]]":
 
 
 def _describe(cell: Cell, run: Run) -> str:
-    kind = "" if status(run) == "done" else f" ({status(run)})"
     key = cell.key
-    return f"{title_of(key.dataset)}, {title_of(key.net)}, {key.row}, seed {run.config.seed}{kind}"
+    parts = [title_of(key.dataset), title_of(key.net), key.row, f"seed {run.config.seed}"]
+    shown, layers = len(shown_layers(run)), len(run.metrics[0].get("units", {}))
+    parts += [status(run)] if status(run) != "done" else []
+    parts += [f"{shown} of {layers} layers"] if shown < layers else []
+    return ", ".join(parts)
 
 
 def _file_name(*parts: str) -> str:

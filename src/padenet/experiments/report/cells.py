@@ -116,3 +116,9 @@ def _check_alike(members: list[Run]) -> None:
 def shared(cells: Iterable[Cell], part: str) -> list[str]:
     """The different values of a part of the keys, in order of appearance."""
     return list(dict.fromkeys(getattr(cell.key, part) for cell in cells))
+
+
+def rows_of(cells: Iterable[Cell]) -> list[tuple[str, str]]:
+    """The different (activation, label) in the order of the tables."""
+    found = {(c.key.activation, c.key.label) for c in cells}
+    return sorted(found, key=lambda row: (rank(row[0]), row[1]))

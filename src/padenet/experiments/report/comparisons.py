@@ -65,11 +65,14 @@ def differences_table(differences: list[Difference]) -> Table:
     percent = f"{100 * CONFIDENCE:.0f} %"
     columns += [Column(t) for t in ("seeds", "difference", f"{percent} interval", "p", "p (Holm)")]
     tests = sum(d.p is not None for d in differences)
+    tested = (
+        f"all {tests} tests" if tests > 1 else "the one test" if tests else "all tests (none here)"
+    )
     caption = (
         "Unit minus baseline in percentage points of test accuracy, paired by seed: the mean over "
         f"the seeds that both trained to the end (“4/5”: four of five), its {percent} t-interval "
-        f"and the p-value of the two-sided paired t-test, also with Holm’s correction over all "
-        f"{tests} tests of this table. {BEST} marks p (Holm) < {SIGNIFICANT}. There is no test "
+        f"and the p-value of the two-sided paired t-test, also with Holm’s correction over "
+        f"{tested} of this table. {BEST} marks p (Holm) < {SIGNIFICANT}. There is no test "
         "with one seed, or if all differences are the same."
     )
     rows = [_difference_row(d) for d in differences]

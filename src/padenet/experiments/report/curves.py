@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from padenet.experiments.report.cells import Cell, number, status
-from padenet.experiments.report.names import COLOURS, DASHES, UNITS, looks
+from padenet.experiments.report.names import COLOURS, DASHES, UNITS
 from padenet.experiments.store import Run
 from padenet.figures.style import GREY, new_figure, tidy
 
@@ -18,24 +18,24 @@ BANDS = 4  # more lines than this, and only PAU and RPAU have bands
 SETTLED = 0.1  # share of the epochs after which curves decide about the height of a panel
 
 
-def plot_curves(cells: list[Cell]) -> "Figure":
+def plot_curves(cells: list[Cell], look: dict[tuple[str, str], tuple[int, int]]) -> "Figure":
     """The cells of one data set and net: mean over finished seeds, with a band of ± std.
 
-    A seed that diverged or failed is a thin line of its own that ends in ×, an unfinished one
-    a thin line: neither is part of a mean.
+    ``look`` is that of ``names.looks``. A seed that diverged or failed is a thin line of its own
+    that ends in ×, an unfinished one a thin line: neither is part of a mean.
     """
     figure = new_figure(9.5, 3.9)
     axes = figure.subplots(1, len(PANELS))
-    look = looks([c.key[2:] for c in cells])
     for ax, (measure, label) in zip(axes, PANELS.items(), strict=True):
         for cell in cells:
-            colour, dash = look[cell.key[2:]]
+            colour, dash = look[cell.key.activation, cell.key.label]
             banded = cell.key.activation in UNITS or len(cells) <= BANDS
             _draw(ax, cell, measure, COLOURS[colour], DASHES[dash], banded)
         tidy(ax)
         _limit(ax, cells, measure)
         ax.grid(axis="y", color="#e8e8e8", linewidth=0.6)
         ax.set_axisbelow(True)
+        ax.xaxis.get_major_locator().set_params(integer=True)
         ax.set_xlabel("epoch", fontsize=8)
         ax.set_ylabel(label, fontsize=8)
     handles, labels = axes[0].get_legend_handles_labels()
@@ -58,15 +58,19 @@ def curve(run: Run, measure: str) -> tuple[np.ndarray, np.ndarray]:
     return np.array(epochs), np.array([np.nan if v is None else v for v in values])
 
 
-def mean_curve(cell: Cell, measure: str) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Epochs, means and sample stds over the seeds that were trained to the end."""
+def mean_curve(cell: Cell, measure: str) -> tuple[np.ndarray, ...] | None:
+    """Epochs, means, and the ends of the band, over the seeds that were trained to the end.
+
+    The band is mean ± sample std, but no lower than the lowest seed: a loss stays above 0.
+    """
     done = [dict(zip(*curve(r, measure), strict=True)) for r in cell.runs if status(r) == "done"]
     if not done:
         return None
     epochs = sorted(set.intersection(*(set(d) for d in done)))
     table = np.array([[d[e] for e in epochs] for d in done])
-    spread = table.std(0, ddof=1) if len(done) > 1 else np.zeros(len(epochs))
-    return np.array(epochs), table.mean(0), spread
+    mean = table.mean(0)
+    std = table.std(0, ddof=1) if len(done) > 1 else np.zeros(len(epochs))
+    return np.array(epochs), mean, np.maximum(mean - std, table.min(0)), mean + std
 
 
 def _draw(
@@ -83,10 +87,10 @@ def _draw(
     if found is None:
         ax.plot([], [], **line, label=cell.key.row)
     else:
-        epochs, mean, std = found
+        epochs, mean, low, high = found
         ax.plot(epochs, mean, **line, label=cell.key.row)
         if banded:
-            ax.fill_between(epochs, mean - std, mean + std, color=colour, alpha=0.16, linewidth=0)
+            ax.fill_between(epochs, low, high, color=colour, alpha=0.16, linewidth=0)
     for run in cell.runs:
         kind = status(run)
         epochs, values = curve(run, measure)

@@ -9,7 +9,8 @@ from itertools import groupby
 from padenet.experiments.report.table import Column, Entry, Table
 
 TALL = 30  # rows from which a table of the page scrolls
-WIDE = 9  # columns from which a LaTeX table is shrunk to the width of the text
+WIDE = 75  # characters from which a LaTeX table is shrunk to the width of the text
+LONG = 45  # rows from which it goes over several pages
 LATEX = {
     "\\": r"\textbackslash{}",
     **{c: f"\\{c}" for c in "&%$#_{}"},
@@ -46,22 +47,36 @@ def _markdown(entry: Entry) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A ``table`` that needs the package booktabs, and graphicx if it is wide."""
+    """Needs the package booktabs; graphicx too if the table is wide, longtable if it is long."""
     letters = "".join("r" if c.numeric else "l" for c in table.columns)
-    body = [
-        rf"\begin{{tabular}}{{{letters}}}",
+    head = [
         r"\toprule",
         *_latex_groups(table.columns),
         _latex_row(latex(c.title) for c in table.columns),
         r"\midrule",
-        *(_latex_row(_latex(e) for e in row) for row in table.rows),
-        r"\bottomrule",
-        r"\end{tabular}",
     ]
-    if len(table.columns) >= WIDE:
+    rows = [_latex_row(_latex(e) for e in row) for row in table.rows]
+    caption = rf"\caption{{{latex(table.caption)}}}"
+    label = rf"\label{{tab:{table.name}}}"
+    if len(table.rows) > LONG:
+        body = [rf"\begin{{longtable}}{{{letters}}}", caption, label + r" \\", *head, r"\endhead"]
+        body += [*rows, r"\bottomrule", r"\end{longtable}"]
+        return (
+            "\n".join([r"\begingroup\scriptsize\setlength\tabcolsep{4pt}", *body, r"\endgroup"])
+            + "\n"
+        )
+    body = [rf"\begin{{tabular}}{{{letters}}}", *head, *rows, r"\bottomrule", r"\end{tabular}"]
+    if _characters(table) > WIDE:
         body = [r"\resizebox{\textwidth}{!}{%", *body, "}"]
-    head = [r"\begin{table}", r"\centering", r"\small", rf"\caption{{{latex(table.caption)}}}"]
-    return "\n".join([*head, rf"\label{{tab:{table.name}}}", *body, r"\end{table}"]) + "\n"
+    body = [r"\begin{table}", r"\centering", r"\small", caption, label, *body, r"\end{table}"]
+    return "\n".join(body) + "\n"
+
+
+def _characters(table: Table) -> int:
+    """About how wide a row is."""
+    lines = [[Entry(c.title) for c in table.columns], *table.rows]
+    widths = [[len(e.text) + len(e.note) + 3 for e in line] for line in lines]
+    return sum(map(max, zip(*widths, strict=True)))
 
 
 def latex(text: str) -> str:

@@ -57,19 +57,19 @@ def rank(name: str) -> tuple[int, str]:
 
 
 def looks(rows: list[tuple[str, str]]) -> dict[tuple[str, str], tuple[int, int]]:
-    """For each (activation, label) the numbers of its colour and dash; no two rows share both.
+    """For each (activation, label) the numbers of its colour and dash.
 
-    PAU and RPAU keep their colours in every report.
+    PAU and RPAU keep their colours in every report. Up to 20 other rows differ in colour or dash.
     """
     own, shared = len(UNITS), len(COLOURS) - len(UNITS)
     found: dict[tuple[str, str], tuple[int, int]] = {}
-    counts = dict.fromkeys((*UNITS, ""), 0)
+    seen = dict.fromkeys((*UNITS, ""), 0)
     for row in rows:
-        kind = row[0] if row[0] in UNITS else ""
-        i = counts[kind]
-        counts[kind] += 1
+        kind = row[0] if seen.get(row[0], len(DASHES)) < len(DASHES) else ""
+        i = seen[kind]
+        seen[kind] += 1
         if kind:
-            found[row] = (list(UNITS).index(kind), i % len(DASHES))
+            found[row] = (list(UNITS).index(kind), i)
         else:
             found[row] = (own + i % shared, i // shared % len(DASHES))
     return found

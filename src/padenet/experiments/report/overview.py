@@ -32,7 +32,9 @@ def seconds(run: Run) -> float:
 def duration(total: float) -> str:
     minutes, rest = divmod(round(total), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def facts(runs: list[Run]) -> dict[str, str]:
@@ -89,7 +91,7 @@ def lost_tables(cells: list[Cell]) -> list[Table]:
         if kind == "done":
             continue
         last = max((m.get("epoch", 0) for m in run.metrics), default=None)
-        reason = str((run.result or {}).get("reason", ""))
+        reason = run.result.get("reason", "") if run.result else run.failure
         rows.append(
             [
                 Entry(run.config.name),

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from padenet.experiments.report.cells import Cell, Summary, shared
-from padenet.experiments.report.names import MEASURES, rank, row_title, title
+from padenet.experiments.report.cells import Cell, Summary, rows_of, shared
+from padenet.experiments.report.names import MEASURES, row_title, title
 from padenet.experiments.report.paper import PaperCell, paper_cell
 from padenet.experiments.report.table import (
     BEST,
@@ -32,8 +32,7 @@ def results_tables(cells: list[Cell]) -> list[Table]:
 
 def results_table(dataset: str, cells: list[Cell], measure: str = "test_accuracy") -> Table:
     """Means and best values over seeds, with the paper's beside them where it has any."""
-    by_row = sorted(cells, key=lambda c: (rank(c.key.activation), c.key.label))
-    rows = list(dict.fromkeys((c.key.activation, c.key.label) for c in by_row))
+    rows = rows_of(cells)
     grid = {(c.key.net, c.key.activation, c.key.label): c.summary(measure) for c in cells}
     usual = max(s.runs for s in grid.values())
     columns = [Column("activation", numeric=False)]
@@ -100,15 +99,14 @@ def _paper_entries(paper: PaperCell | None) -> list[Entry]:
 
 def _explanation(summaries: Iterable[Summary], usual: int) -> str:
     summaries = list(summaries)
-    over = (
-        "One seed a cell, so there is no std"
-        if usual == 1
-        else f"Mean ± sample std over {usual} seeds"
-    )
-    text = (
-        f"{over}, unless the cell says otherwise; the value of a seed is that after its last "
-        "epoch, “best” the greatest of them. • marks the best of a column, ○ the second best."
-    )
+    if usual == 1:
+        text = "The value of one seed after its last epoch, so there is no std."
+    else:
+        text = (
+            f"Mean ± sample std over {usual} seeds, unless the cell says otherwise; the value of a "
+            "seed is that after its last epoch, “best” the greatest of them."
+        )
+    text += f" {BEST} marks the best of a column, {SECOND} the second best."
     if any(s.broke for s in summaries):
         text += (
             " Seeds that diverged or failed have no value: the mean is over the others, the cell "

@@ -15,7 +15,8 @@ from padenet.figures.style import new_grid, tidy, wrap
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLUMNS = 5
+COLUMNS = 6
+LAYERS = 36  # in one figure; the page has all
 LARGE = 200.0  # coefficients beyond it would flatten the others
 
 
@@ -23,6 +24,13 @@ def shown_run(cell: Cell) -> Run | None:
     """The run of a cell that its figures show: the first finished with recorded units, or any."""
     able = [r for r in cell.runs if r.metrics and r.metrics[-1].get("units")]
     return min(able, key=lambda r: (status(r) != "done", r.config.seed), default=None)
+
+
+def shown_layers(run: Run) -> list[str]:
+    """All layers, or LAYERS of them at even distances, the first and the last among them."""
+    names = list(run.metrics[0].get("units", {}))
+    count = min(len(names), LAYERS)
+    return [names[round(i * (len(names) - 1) / max(1, count - 1))] for i in range(count)]
 
 
 def finite_units(metrics: dict[str, Any]) -> bool:
@@ -39,7 +47,7 @@ def plot_units(run: Run) -> "Figure | None":
     if not usable:
         return None
     first, last = usable[0]["units"], usable[-1]["units"]
-    units = {name: _unit(run, first[name], c) for name, c in last.items() if name in first}
+    units = {name: _unit(run, first[name], last[name]) for name in shown_layers(run)}
     return plot(units, columns=min(COLUMNS, len(units)))
 
 
@@ -67,7 +75,7 @@ def plot_coefficients(run: Run) -> "Figure | None":
     if not usable:
         return None
     epochs = [m["epoch"] for m in usable]
-    names = list(usable[-1]["units"])
+    names = shown_layers(run)
     figure, panels = new_grid(len(names), min(COLUMNS, len(names)))
     for name, ax in zip(names, panels, strict=True):
         for key, style in (("a", "-"), ("b", (0, (4, 1.5)))):

@@ -6,12 +6,14 @@ const shown = {datasets: new Set(), nets: new Set(), activations: new Set()};
 const unique = values => [...new Set(values)];
 const stroke = c => ({stroke: `var(--c${c.look[0]})`, "stroke-dasharray": DASHES[c.look[1]]});
 
+function swatch(parent, curve) {
+  const svg = draw("svg", {viewBox: "0 0 28 10", class: "swatch", "aria-hidden": "true"}, parent);
+  draw("line", {x1: 0, x2: 28, y1: 5, y2: 5, "stroke-width": 3, ...stroke(curve)}, svg);
+}
+
 function chip(parent, text, set, key, curve) {
   const button = element("button", {type: "button", className: "chip"}, parent);
-  if (curve) {
-    const swatch = draw("svg", {viewBox: "0 0 28 10", "aria-hidden": "true"}, button);
-    draw("line", {x1: 0, x2: 28, y1: 5, y2: 5, "stroke-width": 3, ...stroke(curve)}, swatch);
-  }
+  if (curve) swatch(button, curve);
   button.append(text);
   button.dataset.key = key;
   set.add(key);
@@ -24,7 +26,8 @@ function chip(parent, text, set, key, curve) {
   return press;
 }
 
-// Mean and sample standard deviation at every epoch over the seeds trained to the end.
+// Mean and sample standard deviation at every epoch over the seeds trained to the end; the band
+// ends at the lowest seed, so that a loss stays above 0.
 function average(cell, measure) {
   const seeds = cell.seeds.filter(s => s.status === "done").map(s => s[measure]);
   if (!seeds.length) return null;
@@ -38,7 +41,7 @@ function average(cell, measure) {
     const square = values.reduce((sum, v) => sum + (v - m) ** 2, 0);
     const std = known && values.length > 1 ? Math.sqrt(square / (values.length - 1)) : 0;
     mean.push(m);
-    low.push(known ? m - std : null);
+    low.push(known ? Math.max(m - std, Math.min(...values)) : null);
     high.push(known ? m + std : null);
   }
   return {epochs, mean, low, high, seeds: seeds.length};
@@ -48,7 +51,8 @@ function average(cell, measure) {
 function heights(cells, measure, log) {
   const ends = [];
   for (const {mean: m} of cells)
-    if (m) ends.push(...m.mean.filter((v, i) => v !== null && m.epochs[i] >= m.epochs.at(-1) / 10));
+    for (const values of m ? [m.mean, m.high] : [])
+      ends.push(...values.filter((v, i) => v !== null && m.epochs[i] >= m.epochs.at(-1) / 10));
   if (!ends.length) return log ? [0.1, 1] : [0, 100];
   ends.sort((a, b) => a - b);
   if (log) return [ends[0] / 1.15, ends.at(-1) * 1.15];
@@ -112,7 +116,7 @@ function addReadout(figure, {svg, X, left, right, top, bottom}, cells, last, wid
     for (const [value, c, k] of rows) {
       const row = element("tr", {}, body);
       const first = element("td", {}, row);
-      element("span", {className: "swatch", style: `background:var(--c${c.look[0]})`}, first);
+      swatch(first, c);
       first.append(c.row);
       const digits = value >= 10 ? 2 : 3;
       element("td", {className: "number", textContent: value.toFixed(digits)}, row);
@@ -123,9 +127,8 @@ function addReadout(figure, {svg, X, left, right, top, bottom}, cells, last, wid
     for (const end of ["x1", "x2"]) line.setAttribute(end, x);
     line.setAttribute("visibility", "visible");
     box.hidden = false;
-    const share = x / width;
-    box.style.left = share < 0.5 ? `${100 * share + 3}%` : "auto";
-    box.style.right = share < 0.5 ? "auto" : `${103 - 100 * share}%`;
+    const beside = x < width / 2 ? x + 12 : x - 12 - box.offsetWidth;
+    box.style.left = `${Math.max(0, Math.min(beside, figure.clientWidth - box.offsetWidth))}px`;
   };
   const point = event => {
     const area = svg.getBoundingClientRect();
@@ -163,8 +166,9 @@ function setUpCurves() {
     for (const name of names) chip(parent, name, shown[`${part}s`], name);
     parent.hidden = names.length < 2;
   }
-  const parent = byId("activations"), rows = new Map(data.curves.map(c => [c.row, c]));
-  const presses = [...rows].map(([row, c]) => chip(parent, row, shown.activations, row, c));
+  const parent = byId("activations");
+  const presses = data.rows.map(row =>
+    chip(parent, row, shown.activations, row, data.curves.find(c => c.row === row)));
   for (const [text, on] of [["All", true], ["None", false]]) {
     const button = element("button", {type: "button", className: "chip plainly", textContent: text}, parent);
     button.addEventListener("click", () => { presses.forEach(p => p(on)); drawCurves(); });

@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
-from padenet.experiments.report.cells import Cell, number, status
-from padenet.experiments.report.names import UNITS, looks, title
+from padenet.experiments.report.cells import Cell, number, rows_of, status
+from padenet.experiments.report.names import UNITS, looks, row_title, title
 from padenet.experiments.report.units import finite_units
 from padenet.experiments.store import Metrics, Run
 
@@ -16,7 +16,8 @@ NUMBERS = 600_000  # coefficients in all, of about 9 characters
 
 
 def page_data(cells: list[Cell]) -> dict[str, Any]:
-    look = looks(list(dict.fromkeys(c.key[2:] for c in cells)))
+    rows = rows_of(cells)
+    look = looks(rows)
     curves = [
         {
             "place": f"{c.key.dataset} {c.key.net}",
@@ -24,12 +25,13 @@ def page_data(cells: list[Cell]) -> dict[str, Any]:
             "net": title(c.key.net),
             "row": c.key.row,
             "unit": c.key.activation in UNITS,
-            "look": look[c.key[2:]],
+            "look": look[c.key.activation, c.key.label],
             "seeds": [_curves(run) for run in c.runs if run.metrics],
         }
         for c in cells
     ]
-    return {"curves": curves, "units": unit_records(cells)}
+    names = [row_title(*row) for row in rows]
+    return {"rows": names, "curves": curves, "units": unit_records(cells)}
 
 
 def short(value: Any) -> float | None:

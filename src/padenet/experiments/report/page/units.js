@@ -41,16 +41,20 @@ function gridOf(reach) {
   return Array.from({length: POINTS}, (_, i) => -reach + 2 * reach * i / (POINTS - 1));
 }
 
-// One height for all epochs, so that the curve moves and not the axis.
+// One height for all epochs, so that the curve moves and not the axis: all of the first and the
+// last, and of those between what is not extreme. A pole has no height that shows it all.
 function reachOfValues(run, layer, xs) {
-  const values = [];
-  for (const units of layer.epochs)
-    for (const [a, b] of groupsOf(units))
-      for (let i = 0; i < xs.length; i += 4) values.push(rational(run.form, a, b, xs[i]));
-  const finite = values.filter(Number.isFinite).sort((p, q) => p - q);
+  const all = layer.epochs.map(units => groupsOf(units).flatMap(([a, b]) =>
+    xs.filter((_, i) => i % 4 === 0).flatMap(x => {
+      const y = rational(run.form, a, b, x), width = 1.96 * spread(run.form, a, b, x, run.alpha);
+      return [y - width, y + width];
+    })));
+  const finite = all.flat().filter(Number.isFinite).sort((p, q) => p - q);
   if (!finite.length) return [-1, 1];
-  const low = quantile(finite, 0.01), high = quantile(finite, 0.99), room = Math.max(high - low, 0.1);
-  return [low - 0.06 * room, high + 0.06 * room];
+  const ends = run.form === "free" ? [] : [...all[0], ...all.at(-1)].filter(Number.isFinite);
+  const low = Math.min(quantile(finite, 0.01), ...ends), high = Math.max(quantile(finite, 0.99), ...ends);
+  const room = Math.max(high - low, 0.1);
+  return [low - 0.04 * room, high + 0.04 * room];
 }
 
 function drawLayers() {

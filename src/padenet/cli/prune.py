@@ -1,0 +1,87 @@
+"""Lottery tickets: train a net, remove its weakest filters, rewind, train again.
+
+    padenet prune --net vgg8 --dataset cifar10 --activation pau --fractions 10 20 30 40 50 60
+    padenet prune --net lenet --activation pau --fractions 20 40 --report report/
+
+A stage is a run in a directory of its own, OUT/NAME of the whole net and then one for each
+fraction. A stage that is there is not repeated, one that was cut goes on. --report makes a table
+and a figure of all pruned runs under OUT.
+"""
+
+import argparse
+
+from padenet.cli.options import add_place, add_record, given
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--fractions",
+        type=float,
+        nargs="+",
+        default=[10, 20, 30, 40, 50, 60],
+        metavar="PERCENT",
+        help="of the filters of each convolution of the whole net (default: 10 20 30 40 50 60)",
+    )
+    add("--criterion", default="l1", help="which filters go: l1 (default) or sum")
+    add("--out", default="runs", help="the stages go to OUT/NAME (default: runs)")
+    add("--recipe", default="paper", help="protocol: paper (default), mnist-adam, …")
+    add("--seed", type=int, nargs="+", default=[0], metavar="SEED")
+    add("--report", metavar="DIR", help="write a table and a figure of what is under OUT there")
+    add("--quiet", action="store_true", help="no progress")
+    add_record(parser, leave=("seed",))
+    add_place(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from dataclasses import replace
+    from functools import partial
+
+    import torch
+
+    from padenet.cli.train import make_place
+    from padenet.experiments.config import Config
+    from padenet.experiments.lottery import lottery
+    from padenet.experiments.lottery_report import write_lottery_report
+    from padenet.experiments.progress import show
+    from padenet.experiments.ranks import join_ranks
+    from padenet.experiments.recipes import find_protocol
+
+    fields = {k: v for k, v in given(args).items() if k != "seed"}
+    which = {k: fields[k] for k in ("dataset", "net", "activation") if k in fields}
+    protocol = find_protocol(args.recipe)
+    configs = [replace(protocol(Config(**which, seed=s)), **fields) for s in args.seed]
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    with join_ranks(args.device) as ranks:
+        for config in configs:
+            stages = lottery(
+                config,
+                args.out,
+                args.fractions,
+                make_place(args),
+                criterion=args.criterion,
+                ranks=ranks,
+                show=partial(show, quiet=args.quiet or not ranks.leads),
+            )
+            for stage in stages:
+                if ranks.leads:
+                    print(describe(stage.config.name, stage.result), flush=True)
+        if args.report and ranks.leads:
+            files = write_lottery_report(args.out, args.report)
+            print(f"wrote {', '.join(str(f) for f in files)}")
+    return 0
+
+
+def describe(name: str, result: dict[str, object]) -> str:
+    """A stage in one line."""
+    if result["status"] != "done":
+        return f"{name}  {result['status']}: {result['reason']}"
+    parts = [f"{name}  test accuracy {result['test_accuracy']:.2f} %"]
+    parts.append(f"{result['parameters']:,} parameters")
+    pruning = result.get("pruning")
+    if isinstance(pruning, dict):
+        faster = pruning["whole_milliseconds"] / pruning["milliseconds"]
+        parts.append(f"{pruning['multiplications']:,} multiplications")
+        parts.append(f"inference {faster:.2f} times as fast as the whole net")
+    return "  ".join(parts)

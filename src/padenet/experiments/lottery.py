@@ -1,0 +1,177 @@
+"""Lottery tickets: train, prune, rewind, train again, with ever fewer filters.
+
+Each stage is a run with a directory of its own beside the first: ``pruning.json`` in it says which
+filters the net starts without. It is made once, from the weights that the stage before has
+trained, and holds what the pruned net costs. The first weights of a net depend on the seed alone,
+so a pruned run starts with exactly those of the whole net, where its filters are left.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from padenet.experiments.config import Config
+from padenet.experiments.data import Dataset, Folder
+from padenet.experiments.learner import build_net
+from padenet.experiments.lottery_costs import measure_costs
+from padenet.experiments.nets import NETS
+from padenet.experiments.ranks import Ranks
+from padenet.experiments.run import PRUNING, Place, Progress, load_once, read_pruning, train
+from padenet.experiments.store import RunDirectory
+from padenet.pruning import Pruning, apply_pruning, prune
+
+FRACTIONS = (10.0, 20.0, 30.0, 40.0, 50.0, 60.0)
+"""Percent of the filters of the whole net, as the paper."""
+TIMED = 16  # images in the batch whose inference is timed
+
+Watch = Callable[[Progress], None]
+
+
+class Stage(NamedTuple):
+    """A run of the procedure; ``fraction`` is 0 for the whole net."""
+
+    fraction: float
+    config: Config
+    path: Path
+    result: dict[str, Any]
+
+
+def lottery(
+    config: Config,
+    out: str | Path,
+    fractions: Sequence[float] = FRACTIONS,
+    place: Place | None = None,
+    *,
+    criterion: str = "l1",
+    ranks: Ranks | None = None,
+    show: Callable[[str], AbstractContextManager[Watch]] | None = None,
+) -> Iterator[Stage]:
+    """The stages, each as it ends: the whole net, then the net without each of ``fractions``.
+
+    A stage that has a result is not repeated and one that was cut goes on, so the whole procedure
+    may be stopped and called again at any time.
+
+    Args:
+        config: The run of the whole net, in ``out``/its name.
+        fractions: Rising percentages of the filters of the whole net.
+        place: Where the stages are computed; at its deadline the procedure stops.
+        criterion: As for ``padenet.prune``.
+        show: Called with the name of a stage for a watcher of its progress.
+    """
+    place, ranks, out = place or Place(), ranks or Ranks(), Path(out)
+    check_fractions(fractions)
+    data = load_once(config.dataset, place.data_dir)
+    example = make_example(config, data)
+    prune(build_net(config, data), fractions[-1], example=example, criterion=criterion)  # or raise
+    before: Pruning | None = None
+    trained = out / config.name
+    for fraction in (0, *fractions):
+        stage = stage_config(config, fraction)
+        path = out / stage.name
+        if fraction:
+            if ranks.leads:
+                prepare(stage, path, data, fraction, criterion, before, trained)
+            ranks.wait()
+            before = read_pruning(RunDirectory(path))
+        with show(stage.name) if show else nullcontext(_ignore) as watch:
+            result = train(stage, path, place, ranks=ranks, watch=watch)
+        if result is None:
+            return
+        yield Stage(fraction, stage, path, result)
+        if result["status"] != "done":
+            raise ValueError(
+                f"{path} {result['status']} ({result['reason']}): there are no weights to go by. "
+                "Change the run, e.g. its lr or clip_norm, under another label."
+            )
+        trained = path
+
+
+def stage_config(config: Config, fraction: float) -> Config:
+    """The record of a stage: that of the whole net with the fraction in its label."""
+    if not fraction:
+        return config
+    return replace(config, label="+".join(p for p in (config.label, f"p{fraction:g}") if p))
+
+
+def whole_label(label: str, fraction: float) -> str:
+    """The label of the whole net's run, from that of a stage."""
+    return label.removesuffix(f"p{fraction:g}").removesuffix("+")
+
+
+def check_fractions(fractions: Sequence[float]) -> None:
+    rising = all(a < b for a, b in pairwise(fractions))
+    if not fractions or not rising or not all(0 < f < 100 for f in fractions):
+        given = " ".join(f"{f:g}" for f in fractions) or "none"
+        raise ValueError(
+            f"fractions are {given}: they must be percentages between 0 and 100 that rise, "
+            "e.g. 10 20 30."
+        )
+
+
+def make_example(config: Config, data: Dataset | Folder, images: int = 2) -> Tensor:
+    """Images as the net takes them; what they show does not matter."""
+    size = NETS[config.net].size
+    draw = torch.Generator().manual_seed(0)
+    return torch.randn(images, len(data.mean), size, size, generator=draw)
+
+
+def prepare(
+    config: Config,
+    path: Path,
+    data: Dataset | Folder,
+    fraction: float,
+    criterion: str,
+    before: Pruning | None,
+    trained: Path,
+) -> None:
+    """Write ``pruning.json`` of a stage, unless it is there: from the run in ``trained``."""
+    directory, whole = RunDirectory(path), build_net(config, data)
+    found = read_pruning(directory)
+    if found is not None:
+        check_found(found, path, fraction, criterion, before)
+        return
+    if directory.config_file.exists():
+        raise ValueError(
+            f"{path} holds a run without {PRUNING}, so it was not pruned. Choose another "
+            "directory or label."
+        )
+    net: nn.Module = whole if before is None else apply_pruning(whole, before)
+    checkpoint = RunDirectory(trained).checkpoint()
+    if checkpoint is None:
+        raise ValueError(
+            f"{trained} has a result and no checkpoint.pt, so its weights are unknown. Put the "
+            "file back, or delete the directory to train it again."
+        )
+    net.load_state_dict(checkpoint["net"])
+    example = make_example(config, data)
+    net, pruning = prune(net, fraction, example=example, criterion=criterion, after=before)
+    costs = measure_costs(whole, net, make_example(config, data, TIMED))
+    path.mkdir(parents=True, exist_ok=True)
+    replace(pruning, costs=costs).save(path / PRUNING)
+
+
+def check_found(
+    found: Pruning, path: Path, fraction: float, criterion: str, before: Pruning | None
+) -> None:
+    """Refuse a stage that is not the next one of this procedure."""
+    if (found.fraction, found.criterion) != (fraction, criterion):
+        raise ValueError(
+            f"{path / PRUNING} is for {found.fraction:g} % by {found.criterion!r}, not for "
+            f"{fraction:g} % by {criterion!r}. Choose another directory or label."
+        )
+    for name, kept in (before.filters if before else {}).items():
+        if not set(found.filters[name].places) <= set(kept.places):
+            raise ValueError(
+                f"{path / PRUNING} keeps filters of {name} that the stage before has lost: it "
+                "comes from other runs or fractions. Choose another directory or label."
+            )
+
+
+def _ignore(progress: Progress) -> None:
+    """The watcher of callers that need none."""

@@ -1,0 +1,109 @@
+"""Filters that live and die together, and the weakest of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from padenet.extras import unknown
+from padenet.pruning.channels import STAYS, Lanes
+from padenet.pruning.flow import Flow, Stays
+from padenet.pruning.record import Kept
+
+CRITERIA: dict[str, Callable[[Tensor], Tensor]] = {
+    "l1": lambda w: w.abs().sum(1),  # sum of |w|
+    "sum": lambda w: w.sum(1),  # signed, as the paper's text has it
+}
+
+
+@dataclass
+class Layer:
+    """Convolutions with one mask: for most just one.
+
+    Args:
+        heads: The numbers of its filters, or of those that stand for merged ones.
+        parts: So many equal parts lose as many filters each.
+    """
+
+    names: list[str]
+    heads: Lanes
+    parts: int = 1
+
+
+def check_criterion(name: str) -> Callable[[Tensor], Tensor]:
+    if name not in CRITERIA:
+        raise unknown("criterion", name, CRITERIA)
+    return CRITERIA[name]
+
+
+def find_layers(flow: Flow) -> list[Layer]:
+    """Convolutions whose filters are merged are one layer; what is divided evenly is noted.
+
+    Those of a unit with groups that cannot be divided are added to the flow's ``stays``.
+    """
+    layers: list[Layer] = []
+    for name, call in flow.calls.items():
+        if name not in flow.filters.owners or name in flow.stays:
+            continue
+        heads = flow.filters.heads(call.outputs)
+        for layer in layers:
+            if set(layer.heads.tolist()) & set(heads.tolist()):
+                layer.names.append(name)
+                layer.heads = np.array(list(dict.fromkeys([*layer.heads, *heads])), np.int64)
+                break
+        else:
+            layers.append(Layer([name], np.array(list(dict.fromkeys(heads.tolist())), np.int64)))
+    for unit, lanes, groups in flow.even:
+        heads = flow.filters.heads(lanes)
+        if (heads == STAYS).all():
+            continue
+        for layer in layers:
+            parts = lcm(layer.parts, groups)
+            if np.array_equal(layer.heads, heads) and len(heads) % parts == 0:
+                layer.parts = parts
+                break
+        else:
+            owners = flow.filters.owners_of(lanes)
+            for name in owners:
+                why = f"{unit} has {groups} groups, which would not stay equally wide"
+                flow.stays[name] = Stays(why, False)
+    return [layer for layer in layers if not flow.stays.keys() & set(layer.names)]
+
+
+def choose(
+    layer: Layer,
+    flow: Flow,
+    model: nn.Module,
+    share: Fraction,
+    score: Callable[[Tensor], Tensor],
+    whole: dict[str, Kept],
+) -> set[int]:
+    """The filters to go, by number: those with the lowest scores, added up where merged.
+
+    Args:
+        share: Of the whole model's filters, floor(share · count) go, but never all.
+        whole: What stays of the whole model's filters so far, where some have gone before.
+    """
+    scores = dict.fromkeys(layer.heads.tolist(), 0.0)
+    for name in layer.names:
+        weight = model.get_submodule(name).get_parameter("weight").detach()
+        values = score(weight.double().flatten(1)).cpu()
+        if not torch.isfinite(values).all():
+            raise ValueError(f"{name} has weights that are not finite, so none is the weakest.")
+        heads = flow.filters.heads(flow.calls[name].outputs)
+        for head, value in zip(heads.tolist(), values.tolist(), strict=True):
+            scores[head] += value
+    first = layer.names[0]
+    here = len(flow.calls[first].outputs)
+    before = whole[first].of if first in whole else here
+    goes: set[int] = set()
+    for part in np.split(layer.heads, layer.parts):
+        count = len(part) * before // here
+        wanted = min(int(share * count), count - 1) - (count - len(part))
+        ranked = sorted(part.tolist(), key=lambda head: scores[head])
+        goes.update(ranked[: max(0, wanted)])
+    return goes

@@ -1,0 +1,283 @@
+"""A model run once, to follow the channels from filters to the layers that read them.
+
+Layers are followed by hooks, functions between them by a torch function mode, so a forward may do
+what it likes in Python. Where a tensor meets something that needs all its channels:
+
+    a sum of different filters      the last layer before it spreads: zeros for removed filters
+    anything unknown                the filters stay, and so do those that the model gives out
+
+Either changes what comes before it, so the model is run again until nothing new is found.
+"""
+
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from padenet.pruning.channels import STAYS, Channels, Filters, Lanes, whole
+from padenet.pruning.functions import alike, averaged, joined, operation, reshaped
+from padenet.pruning.layers import CONVOLUTIONS, KEEP_ZERO, Kind, kind_of
+from padenet.pruning.record import run_once
+
+KINDS = get_args(Kind)
+READERS = ("filters", "depthwise", "reader", "spread")
+WITH_CHANNELS = (*READERS, "channelwise")  # cut with their channels
+OUTPUT = "its filters are the model's output"
+
+
+class Stays(NamedTuple):
+    """Why a convolution keeps its filters; ``fine`` if that is as it must be."""
+
+    why: str
+    fine: bool
+
+
+class Call(NamedTuple):
+    """Channels into and out of a layer; ``reads`` if it has weights for those that come in."""
+
+    inputs: Lanes
+    outputs: Lanes
+    reads: bool
+
+
+class Flow(TorchFunctionMode):
+    """What one run of ``model`` shows.
+
+    Args:
+        stays: Convolutions that keep their filters; more are found.
+        spreads: Layers whose outputs are put back to their places; more are found.
+        repeated: Layers that are called more than once.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        stays: dict[str, Stays],
+        spreads: set[str],
+        repeated: Container[str] = (),
+    ):
+        super().__init__()
+        self.model, self.stays, self.spreads, self.repeated = model, stays, spreads, repeated
+        self.times: Counter[str] = Counter()
+        self.filters = Filters()
+        self.calls: dict[str, Call] = {}
+        self.even: list[tuple[str, Lanes, int]] = []  # parts that lose as many channels each
+        self.depth = 0
+        self.known: dict[int, tuple[Tensor, Channels]] = {}  # with the tensor: its id stays its own
+        owned = Counter(p for m in model.modules() for p in m._parameters.values() if p is not None)
+        self.shared = {p for p, count in owned.items() if count > 1}
+
+    def run(self, example: Tensor | tuple[Any, ...]) -> None:
+        names = {m: name for name, m in self.model.named_modules()}
+        hooks = []
+        for module, name in names.items():
+            if not any(module.children()) or isinstance(module, CONVOLUTIONS):
+                hooks.append(module.register_forward_pre_hook(self._enter))
+                hooks.append(module.register_forward_hook(self._leave(name), with_kwargs=True))
+        for x in _tensors(example):
+            self.known[id(x)] = (x, whole(x))
+        try:
+            with self:
+                given = run_once(self.model, example)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        for x in _tensors(given):
+            if found := self._channels(x):
+                for name in {*found.visible, *self.filters.owners_of(found.lanes)}:
+                    self.stays.setdefault(name, Stays(OUTPUT, True))
+
+    def _channels(self, x: Tensor) -> Channels | None:
+        return self.known[id(x)][1] if id(x) in self.known else None
+
+    def _note(self, x: Any, channels: Channels) -> None:
+        if isinstance(x, Tensor):
+            self.known[id(x)] = (x, channels)
+
+    def keep(self, lanes: Lanes, why: str, *, fine: bool = False) -> None:
+        """The filters of these channels stay."""
+        for name in self.filters.owners_of(lanes):
+            self.stays.setdefault(name, Stays(why, fine))
+
+    def _pin(self, x: Channels, why: str) -> None:
+        """All channels of ``x`` are needed: zeros for those that go, else they stay."""
+        if x.can_go and x.source is not None:
+            self.spreads.add(x.source)
+        else:
+            self.keep(x.lanes, why)
+
+    def _enter(self, module: nn.Module, inputs: Any) -> None:
+        self.depth += 1
+
+    def _leave(self, name: str) -> Any:
+        def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+            self.depth -= 1
+            self.times[name] += 1
+            inputs = [x for x in _tensors((args, kwargs)) if self._channels(x)]
+            if not inputs:
+                return
+            x = self._channels(inputs[0])
+            if x is None or len(inputs) > 1 or not isinstance(output, Tensor):
+                self._lose(f"{name} takes or gives several tensors", inputs, output)
+            else:
+                self._note(output, self._layer(name, module, x, inputs[0], output))
+
+        return hook
+
+    def _layer(
+        self, name: str, module: nn.Module, x: Channels, before: Tensor, y: Tensor
+    ) -> Channels:
+        kind = kind_of(module, before)
+        if kind not in KINDS and y is before and not [*module.parameters(recurse=False)]:
+            return x  # a check of the input, say
+        lanes, visible = x.lanes, x.visible
+        if any(p in self.shared for p in module.parameters(recurse=False)):
+            kind = "has a parameter that another layer has too"
+        if kind in ("filters", "depthwise"):
+            lanes, visible = self._convolve(name, module, x, kind), frozenset({name})
+            visible |= x.visible if kind == "depthwise" else frozenset()
+        elif kind == "reader":
+            lanes, visible = whole(y).lanes, frozenset()
+        elif kind == "grouped":
+            self.even.append((name, lanes, int(module.groups)))  # type: ignore[arg-type]
+        elif kind == "maxout":
+            lanes = self._maximum(name, lanes, int(module.pieces))  # type: ignore[arg-type]
+        elif kind == "flatten":
+            flat = reshaped(x, before, y)
+            if flat is None:
+                self.keep(lanes, f"{name} moves the dim of channels")
+            lanes = whole(y).lanes if flat is None else flat.lanes
+        elif kind not in ("channelwise", "elementwise", "spread"):
+            self.keep(lanes, f"{name} {kind}")
+            if isinstance(module, CONVOLUTIONS):
+                self.stays.setdefault(name, Stays(kind, False))
+                visible = frozenset({name})
+            lanes = whole(y).lanes
+        if kind in WITH_CHANNELS or name in self.spreads:
+            if name in self.calls and not _equal(self.calls[name].inputs, x.lanes):
+                why = f"{name} is used for different channels"
+                self.keep(np.concatenate([self.calls[name].inputs, x.lanes]), why)
+            self.calls[name] = Call(x.lanes, lanes, kind in READERS)
+        if name in self.spreads or kind == "spread":
+            return whole(y, visible, name)
+        return Channels(lanes, visible, self._source(name, module, kind, x))
+
+    def _source(self, name: str, module: nn.Module, kind: str, x: Channels) -> str | None:
+        """Where zeros may be put: not at a layer that serves several places."""
+        if name not in self.repeated:
+            return name
+        return x.source if kind == "elementwise" and isinstance(module, KEEP_ZERO) else None
+
+    def _convolve(self, name: str, module: nn.Module, x: Channels, kind: str) -> Lanes:
+        width: Any = module.out_channels
+        if name in self.stays:
+            if kind == "depthwise":
+                why, fine = self.stays[name]
+                self.keep(x.lanes, f"{name} stays: {why}", fine=fine)
+            return np.full(width, STAYS, dtype=np.int64)
+        if name in self.calls:
+            return self.calls[name].outputs
+        own = self.filters.add(name, width)
+        if kind == "depthwise":
+            if (x.lanes == STAYS).any():
+                self.stays[name] = Stays("each filter has an input of its own, which stays", False)
+                self.keep(x.lanes, f"{name} needs them")
+                return np.full(width, STAYS, dtype=np.int64)
+            self.filters.merge(own, np.repeat(x.lanes, width // len(x.lanes)))
+        return own
+
+    def _maximum(self, name: str, lanes: Lanes, pieces: int) -> Lanes:
+        first = lanes[::pieces]
+        for i in range(1, pieces):
+            neighbours = lanes[i::pieces]
+            if ((first == STAYS) | (neighbours == STAYS)).any():
+                self.keep(lanes, f"{name} takes the maximum with channels that stay")
+            else:
+                self.filters.merge(first, neighbours)
+        return first
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        y = function(*args, **kwargs)
+        inputs = [x for x in _tensors((args, kwargs)) if self._channels(x)]
+        if self.depth or not inputs or not any(True for _ in _tensors(y)):
+            return y
+        name = operation(function)
+        found = self._function(name, inputs, y, args, kwargs) if isinstance(y, Tensor) else None
+        if found is not None:
+            self._note(y, found)
+        else:
+            self._lose(f"{name}() may mix channels", inputs, y)
+        return y
+
+    def _function(
+        self, name: str, inputs: list[Tensor], y: Tensor, args: Any, kwargs: Any
+    ) -> Channels | None:
+        xs = [c for x in inputs if (c := self._channels(x))]
+        others = [t for t in _tensors((args, kwargs)) if not self._channels(t) and t.numel() > 1]
+        visible = frozenset[str]().union(*(x.visible for x in xs))
+        if name == "cat":
+            parts = [(t, self._channels(t)) for t in _tensors(args[0])]
+            return joined(parts, kwargs.get("dim", args[1] if len(args) > 1 else 0))
+        if len(inputs) == 1 and not others:
+            if name == "mean":
+                dims = kwargs.get("dim", args[1] if len(args) > 1 else None)
+                return averaged(xs[0], inputs[0], y, dims)
+            return alike(name, xs[0], inputs[0], y)
+        if others or len(inputs) != 2 or name not in ("add", "mul"):
+            return None
+        a, b = xs
+        if _equal(a.lanes, b.lanes):
+            return Channels(a.lanes, visible)
+        equally_wide = len(a.lanes) == len(b.lanes)
+        stay = (a.lanes == STAYS).any() or (b.lanes == STAYS).any()
+        if name == "mul" and equally_wide and not stay:  # a gate lives and dies with its channel
+            self.filters.merge(a.lanes, b.lanes)
+            return Channels(a.lanes, visible)
+        for x in xs:
+            self._pin(x, "it is added to, or multiplied with, other channels")
+        return whole(y, visible)
+
+    def _lose(self, why: str, inputs: list[Tensor], output: Any) -> None:
+        """Something unknown: the filters behind its inputs stay."""
+        visible: frozenset[str] = frozenset()
+        for x in inputs:
+            found = self._channels(x)
+            if found is not None:
+                self.keep(found.lanes, why)
+                visible |= found.visible
+        for y in _tensors(output):
+            self._note(y, whole(y, visible))
+
+
+def follow(model: nn.Module, example: Tensor | tuple[Any, ...], stays: dict[str, Stays]) -> Flow:
+    """The flow through ``model`` when nothing new is found; ``stays`` is added to."""
+    first = Flow(model, dict(stays), set())
+    first.run(example)
+    repeated = {name for name, times in first.times.items() if times > 1}
+    spreads: set[str] = set()
+    while True:
+        before = (len(stays), len(spreads))
+        flow = Flow(model, stays, spreads, repeated)
+        flow.run(example)
+        if before == (len(stays), len(spreads)):
+            return flow
+
+
+def _equal(a: Lanes, b: Lanes) -> bool:
+    return len(a) == len(b) and bool((a == b).all())
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _tensors(list(value.values()))
+    elif isinstance(value, (tuple, list)):
+        for v in value:
+            yield from _tensors(v)

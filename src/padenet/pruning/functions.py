@@ -1,0 +1,71 @@
+"""What functions and operators between layers do with channels."""
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from padenet.pruning.channels import STAYS, Channels
+
+SAME = {  # each channel by itself, and zeros give zeros
+    *("relu", "relu6", "leaky_relu", "elu", "celu", "selu", "gelu", "silu", "mish", "tanh"),
+    *("hardswish", "hardtanh", "abs", "neg", "square", "sqrt", "tanhshrink", "softsign"),
+    *("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout"),
+    *("avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool1d", "max_pool2d", "max_pool3d"),
+    *("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"),
+    *("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "interpolate"),
+    *("clone", "contiguous", "detach", "to", "float", "half", "double", "bfloat16", "type_as"),
+}
+ALIVE = {"sigmoid", "hardsigmoid", "softplus", "logsigmoid", "exp", "cos", "clamp"}  # not zeros
+SHAPES = {"flatten", "view", "reshape", "squeeze", "unsqueeze"}
+ALIASES = {
+    **{"iadd": "add", "radd": "add", "sub": "add", "isub": "add", "rsub": "add", "subtract": "add"},
+    **{"imul": "mul", "rmul": "mul", "multiply": "mul", "concat": "cat", "concatenate": "cat"},
+}
+
+
+def operation(function: Any) -> str:
+    name = str(getattr(function, "__name__", function)).strip("_")
+    return ALIASES.get(name, name)
+
+
+def alike(name: str, x: Channels, before: Tensor, after: Tensor) -> Channels | None:
+    """The channels after a function of one tensor, or None if it is unknown."""
+    same_channels = after.ndim > 1 and after.shape[:2] == before.shape[:2]
+    if name in SHAPES:
+        return reshaped(x, before, after)
+    if name in SAME and same_channels:
+        return x
+    if name in ("add", "mul", "div", "truediv", "pow") and after.shape == before.shape:
+        return x.with_source(x.source if name == "mul" else None)
+    if name in ALIVE and same_channels:
+        return x.with_source(None)
+    return None
+
+
+def reshaped(x: Channels, before: Tensor, after: Tensor) -> Channels | None:
+    """``(N, C, ...)`` to ``(N, C, ...)`` or ``(N, C · ...)``."""
+    if after.ndim < 2 or after.shape[0] != before.shape[0]:
+        return None
+    if after.shape[1] == before.shape[1]:
+        return x
+    if after.ndim == 2:
+        times = after.shape[1] // before.shape[1]
+        return Channels(np.repeat(x.lanes, times), x.visible)
+    return None
+
+
+def averaged(x: Channels, before: Tensor, after: Tensor, dims: Any) -> Channels | None:
+    """The mean over places, which leaves batch and channels."""
+    dims = dims if isinstance(dims, (tuple, list)) else (dims,)
+    known = all(isinstance(d, int) and d % before.ndim > 1 for d in dims)
+    return x if known and after.ndim > 1 else None
+
+
+def joined(parts: list[tuple[Tensor, Channels | None]], dim: Any) -> Channels | None:
+    """The channels of ``cat``."""
+    if not isinstance(dim, int) or dim % parts[0][0].ndim != 1:
+        return None
+    lanes = [np.full(t.shape[1], STAYS, dtype=np.int64) if c is None else c.lanes for t, c in parts]
+    visible = frozenset[str]().union(*(c.visible for _, c in parts if c is not None))
+    return Channels(np.concatenate(lanes), visible)

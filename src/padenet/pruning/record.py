@@ -1,0 +1,210 @@
+"""What a pruning is: which filters stay, as data that can be saved and applied."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from padenet.files import replacing
+
+
+class Kept(NamedTuple):
+    """The places that stay, of so many."""
+
+    places: tuple[int, ...]
+    of: int
+
+    def then(self, later: "Kept") -> "Kept":
+        """What stays of the whole if ``later`` is kept of this."""
+        return Kept(tuple(self.places[i] for i in later.places), self.of)
+
+
+class Cut(NamedTuple):
+    """What stays of the inputs and outputs of a layer; None is all of them.
+
+    ``spread``: its outputs go back to their places among all, zeros at the others.
+    """
+
+    inputs: Kept | None = None
+    outputs: Kept | None = None
+    spread: bool = False
+
+    def then(self, later: "Cut") -> "Cut":
+        inputs, outputs = (
+            a.then(b) if a and b else a or b for a, b in zip(self[:2], later[:2], strict=True)
+        )
+        return Cut(inputs, outputs, self.spread or later.spread)
+
+
+class Left(NamedTuple):
+    """A convolution that keeps all its filters."""
+
+    name: str
+    why: str
+
+
+class Size(NamedTuple):
+    """``multiplications`` are those of one image in convolutions and linear layers."""
+
+    parameters: int
+    multiplications: int
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """Which filters of a model stay; ``print`` it for a table.
+
+    Args:
+        fraction: Percent of the filters of the whole model that were to go.
+        criterion: How they were chosen.
+        filters: Name of a convolution → its filters that stay.
+        cuts: Name of a layer → what stays of it, for ``apply_pruning``.
+        left: Convolutions that keep all their filters, and why.
+        before, after: Size of the whole model and of the pruned one.
+        costs: What was measured of the pruned model, by name, e.g. times.
+    """
+
+    fraction: float
+    criterion: str
+    filters: dict[str, Kept]
+    cuts: dict[str, Cut]
+    left: tuple[Left, ...]
+    before: Size
+    after: Size
+    costs: dict[str, float] = field(default_factory=dict)
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers alone, without names of layers and places."""
+        kept = [(len(k.places), k.of) for k in self.filters.values()]
+        return {
+            "fraction": self.fraction,
+            "criterion": self.criterion,
+            "filters": sum(n for n, _ in kept),
+            "whole_filters": sum(n for _, n in kept),
+            **self.after._asdict(),
+            **{f"whole_{name}": value for name, value in self.before._asdict().items()},
+            **self.costs,
+        }
+
+    def save(self, path: str | Path) -> None:
+        with replacing(path) as temporary:
+            temporary.write_text(self.to_json() + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Pruning":
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} does not hold a pruning ({error!r}).") from error
+
+    def to_json(self) -> str:
+        def kept(value: Kept | None) -> Any:
+            return value and {"of": value.of, "places": list(value.places)}
+
+        return json.dumps(
+            {
+                "fraction": self.fraction,
+                "criterion": self.criterion,
+                "before": self.before._asdict(),
+                "after": self.after._asdict(),
+                "costs": self.costs,
+                "left": [left._asdict() for left in self.left],
+                "filters": {name: kept(k) for name, k in self.filters.items()},
+                "cuts": {
+                    name: {
+                        "inputs": kept(c.inputs),
+                        "outputs": kept(c.outputs),
+                        "spread": c.spread,
+                    }
+                    for name, c in self.cuts.items()
+                },
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "Pruning":
+        def kept(value: Any) -> Kept | None:
+            return value and Kept(tuple(value["places"]), value["of"])
+
+        values = json.loads(text)
+        cuts = values["cuts"].items()
+        return cls(
+            fraction=values["fraction"],
+            criterion=values["criterion"],
+            filters={n: Kept(tuple(k["places"]), k["of"]) for n, k in values["filters"].items()},
+            cuts={n: Cut(kept(c["inputs"]), kept(c["outputs"]), c["spread"]) for n, c in cuts},
+            left=tuple(Left(**left) for left in values["left"]),
+            before=Size(**values["before"]),
+            after=Size(**values["after"]),
+            costs=values["costs"],
+        )
+
+    def __str__(self) -> str:
+        rows = [("convolution", "filters", "stay")]
+        rows += [(name, str(k.of), str(len(k.places))) for name, k in self.filters.items()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            f"{self.fraction:g} % of the filters of {len(self.filters)} convolutions: "
+            f"{_change(self.before, self.after, 0)} parameters, "
+            f"{_change(self.before, self.after, 1)} multiplications"
+        ]
+        for name, *numbers in rows:
+            cells = [n.rjust(w) for n, w in zip(numbers, widths[1:], strict=True)]
+            lines.append(f"  {name.ljust(widths[0])}  {'  '.join(cells)}")
+        lines += [f"  left: {name}: {why}" for name, why in self.left]
+        return "\n".join(lines)
+
+
+def _change(before: Sequence[int], after: Sequence[int], i: int) -> str:
+    return f"{before[i]:,} → {after[i]:,}"
+
+
+def check_fraction(fraction: float) -> Fraction:
+    """``fraction`` in percent as an exact number, so that 30 % of 10 filters are 3."""
+    number = isinstance(fraction, (int, float)) and not isinstance(fraction, bool)
+    if not number or not 0 < fraction < 100:
+        raise ValueError(
+            f"fraction={fraction!r} must be a percentage between 0 and 100, e.g. 30 for 30 %."
+        )
+    return Fraction(str(fraction)) / 100
+
+
+def measure_size(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Size:
+    """Parameters, and multiplications of one image: ``example`` is a batch of them."""
+    return run_measured(model, example)[0]
+
+
+def run_measured(model: nn.Module, example: Tensor | tuple[Any, ...]) -> tuple[Size, Any]:
+    """The size and the output in evaluation."""
+    total = 0
+
+    def count(layer: nn.Module, inputs: Any, output: Tensor) -> None:
+        nonlocal total
+        weight: Any = layer.weight
+        total += output[0].numel() * weight[0].numel()
+
+    kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
+    hooks = [m.register_forward_hook(count) for m in model.modules() if isinstance(m, kinds)]
+    try:
+        output = run_once(model, example)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return Size(sum(p.numel() for p in model.parameters()), total), output
+
+
+def run_once(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Any:
+    """The output in evaluation, without gradients; each module keeps its mode."""
+    modes = [(m, m.training) for m in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            return model(*(example if isinstance(example, tuple) else (example,)))
+    finally:
+        for module, mode in modes:
+            module.training = mode

@@ -1,0 +1,293 @@
+"""A sweep can be cut anywhere and repeated: it ends with the numbers of the runs alone."""
+
+import os
+import subprocess
+import sys
+import time
+from argparse import ArgumentTypeError, Namespace
+from pathlib import Path
+
+import pytest
+from small_runs import alive, numbers_of, small, trainers, wait_for
+
+from padenet.cli import main
+from padenet.cli.sweep import draw, read_time, say_time
+from padenet.experiments.estimate import pace_of, time_epoch, time_left, time_runs
+from padenet.experiments.outcome import Outcome
+from padenet.experiments.recipes import RECIPES
+from padenet.experiments.run import Place, train
+from padenet.experiments.store import RunDirectory
+from padenet.experiments.sweep import (
+    Status,
+    choose,
+    exit_code,
+    find_runs,
+    look,
+    summarize,
+    sweep,
+)
+
+CPU = Place(device="cpu")
+RUNS = """
+from padenet.experiments.config import Config
+
+def runs():
+    small = dict(epochs=2, batch_size=128)
+    return [Config(activation=a, seed=s, **small) for s in (0, 1) for a in ("relu", "prelu")]
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(RUNS)
+    return str(path)
+
+
+def test_find_runs(recipe, tmp_path):
+    assert find_runs("demo") == RECIPES["demo"]()
+    assert [c.name for c in find_runs(recipe)[::3]] == [
+        "digits-lenet-relu-s0",
+        "digits-lenet-prelu-s1",
+    ]
+    with pytest.raises(ValueError, match=r"unknown recipe 'tabel2'. Did you mean 'table2'\?"):
+        find_runs("tabel2")
+    with pytest.raises(FileNotFoundError, match=r"none\.py is no file\. Known recipes: demo"):
+        find_runs(str(tmp_path / "none.py"))
+
+
+@pytest.mark.parametrize("text", ["x = 1", "def runs(): return None", "def runs(): return ['pau']"])
+def test_a_file_without_runs_is_refused(tmp_path, text):
+    path = tmp_path / "wrong.py"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"wrong\.py must define a function runs\(\)"):
+        find_runs(str(path))
+
+
+def test_choose(recipe):
+    runs = find_runs(recipe)
+    chosen = choose(runs, "*-relu-*", {"epochs": 7, "label": "long"})
+    assert [(c.name, c.epochs) for c in chosen] == [
+        ("digits-lenet-relu-long-s0", 7),
+        ("digits-lenet-relu-long-s1", 7),
+    ]
+    with pytest.raises(ValueError, match=r"digits-lenet-relu-s3 is there 2 times"):
+        choose([small(seed=3), small(seed=3)])
+    with pytest.raises(ValueError, match=r"only='cifar\*' fits none of 4 runs, such as digits"):
+        choose(runs, "cifar*")
+    with pytest.raises(ValueError, match=r"the recipe has no runs"):
+        choose([])
+
+
+def test_a_cut_sweep_goes_on_to_the_same_numbers(recipe, tmp_path):
+    runs = find_runs(recipe)[:2]
+    for _ in range(20):
+        statuses = sweep(runs, tmp_path / "cut", Place(device="cpu", deadline=time.time() + 0.01))
+        if exit_code(statuses) != 4:
+            break
+        assert {s.state for s in statuses} <= {"waiting", "begun", "done"}
+    assert exit_code(statuses) == 0
+    for config in runs:
+        train(config, tmp_path / "whole" / config.name, CPU)
+        cut, whole = (numbers_of(tmp_path / way / config.name) for way in ("cut", "whole"))
+        assert cut == whole
+
+
+def test_command(recipe, tmp_path, capsys):
+    out = str(tmp_path / "out")
+    args = ["sweep", recipe, "--out", out, "--device", "cpu", "--epochs", "1"]
+    assert main([*args, "--dry-run", "--only", "*s0"]) == 0
+    plan = capsys.readouterr().out
+    assert plan.splitlines()[1].split() == ["digits-lenet-relu-s0", "waiting", "0/1"]
+    assert "2 waiting" in plan and "one after the other, by a few timed steps" in plan
+    assert not Path(out).exists()
+
+    assert main([*args, "--only", "*s0"]) == 0
+    first = capsys.readouterr().out
+    assert first.startswith(f"2 runs in {out}: 2 waiting\n[1/2] digits-lenet-relu-s0  test")
+    assert main(args) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"4 runs in {out}: 2 done, 2 waiting"
+    assert [line.split("  ")[0] for line in lines[1:3]] == [
+        "[1/2] digits-lenet-relu-s1",
+        "[2/2] digits-lenet-prelu-s1",
+    ]
+    accuracies = [look(c, out).accuracy for c in choose(find_runs(recipe), "*-relu-*")]
+    assert f"relu   {sum(accuracies) / 2:.2f} ± " in lines[4] and lines[4].endswith("(2)")
+    assert lines[-1] == "4 done"
+
+    assert main([*args, "--dry-run"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "4 done"
+    assert main([*args[:-1], "3"]) == 2
+    assert "epochs is 1 there and 3 here" in capsys.readouterr().err
+
+
+def test_command_says_what_failed_and_what_diverged(tmp_path, capsys):
+    recipe, out = tmp_path / "mixed.py", str(tmp_path / "out")
+    recipe.write_text(
+        "from padenet.experiments.config import Config\n"
+        "small = dict(epochs=1, batch_size=128, activation='relu')\n"
+        "runs = lambda: [Config(dataset='mnist', **small), Config(**small),\n"
+        "                Config(**small, seed=1, optimizer='sgd', lr=1e30)]\n"
+    )
+    args = ["sweep", str(recipe), "--out", out, "--device", "cpu", "--data-dir", str(tmp_path)]
+    assert main([*args, "--quiet"]) == 2
+    text = capsys.readouterr().out
+    assert "mnist-lenet-relu-s0  failed: FileNotFoundError: mnist is not in" in text
+    assert "digits-lenet-relu-s1  diverged: train_loss is not finite in epoch 1" in text
+    assert text.endswith("1 done, 1 diverged, 1 failed\n")
+    assert main([*args, "--only", "digits*"]) == 3
+    assert "(1), 1 diverged" in capsys.readouterr().out
+    assert main([*args, "--dry-run", "--only", "mnist*"]) == 0
+    assert "no estimate of the time: mnist is not in" in capsys.readouterr().out
+    assert main([*args, "--only", "mnist*", "--time-limit", "0s"]) == 2  # failed before, not tried
+
+
+def test_command_refuses(recipe, tmp_path, capsys):
+    assert main(["sweep", "tabel2", "--out", str(tmp_path)]) == 2
+    assert "unknown recipe 'tabel2'. Did you mean 'table2'?" in capsys.readouterr().err
+    assert main(["sweep", recipe, "--out", str(tmp_path), "--jobs", "0"]) == 2
+    assert "jobs=0" in capsys.readouterr().err
+
+
+def test_time_limit(recipe, tmp_path, capsys):
+    args = ["sweep", recipe, "--out", str(tmp_path / "out"), "--device", "cpu"]
+    assert main([*args, "--time-limit", "0s"]) == 4
+    text = "4 waiting\nThe time limit came first. Repeat the command to go on.\n"
+    assert capsys.readouterr().out.endswith(text)
+
+
+@pytest.mark.parametrize("text, seconds", [("90", 90), ("90s", 90), ("9m", 540), ("1h30m", 5400)])
+def test_read_time(text, seconds):
+    assert read_time(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "9 m", "m", "1.5h"])
+def test_read_time_refuses(text):
+    with pytest.raises(ArgumentTypeError, match=r"is no time. Write 90s, 9m or 1h30m"):
+        read_time(text)
+
+
+def test_say_time():
+    assert [say_time(t) for t in (5, 600, 7200)] == ["5 s", "10 min", "2 h 00 min"]
+
+
+@pytest.mark.parametrize(
+    "states, code",
+    [
+        (["done", "done"], 0),
+        (["done", "diverged"], 3),
+        (["diverged", "begun"], 4),
+        (["done", "waiting"], 4),
+        (["waiting", "failed", "diverged"], 2),
+    ],
+)
+def test_exit_code(states, code):
+    assert exit_code([Status(small(seed=i), s) for i, s in enumerate(states)]) == code
+
+
+def test_look(tmp_path):
+    config, start = small(epochs=9), time.time() - 1
+    assert look(config, tmp_path, start).state == "waiting"
+    directory = RunDirectory(tmp_path / config.name)
+    directory.claim(config)
+    directory.write_metrics(
+        {"epoch": e, "test_accuracy": 10.0 * e, "seconds": e + 0.5} for e in range(4)
+    )
+    assert look(config, tmp_path, start) == Status(config, "begun", "", 3, 30.0, 3.5)
+    with directory.locked():
+        assert look(config, tmp_path, start).state == "running"
+    assert look(config, tmp_path).state == "begun"
+    directory.write_failure(OSError("disk full"))
+    assert look(config, tmp_path, start).reason == "OSError: disk full"
+
+
+def test_time_left():
+    relu, pau = small("relu", epochs=10), small("pau", epochs=10)
+    done = Status(relu, "done", epoch=10, epoch_seconds=2.0, result={"status": "done"})
+    begun = Status(pau, "begun", epoch=4, epoch_seconds=5.0)
+    waiting = [Status(small(a, seed=1, epochs=10), "waiting") for a in ("relu", "elu")]
+    statuses = [done, begun, *waiting]
+    elu = 10 * (2 + 5) / 2  # the mean of the other activations
+    assert time_left(statuses, 1) == 6 * 5 + 10 * 2 + elu
+    assert time_left(statuses, 2) == (30 + 20 + elu) / 2
+    assert time_left(statuses, 100) == elu  # no sooner than the longest run
+    assert time_left(waiting, 1) is None
+    assert time_left(waiting, 1, {s.config: 3.0 for s in waiting}) == 60
+    assert time_left([done], 1) == 0
+    assert pace_of(small(dataset="mnist"), statuses, like=2) is None
+
+
+def test_steps_are_timed_once_for_a_kind():
+    waiting = [Status(small(a, seed=s), "waiting") for s in (0, 1) for a in ("relu", "elu", "pau")]
+    found = time_runs(waiting, CPU)
+    assert set(found) == {s.config for s in waiting}
+    assert len(set(found.values())) == 2
+    assert 0 < time_epoch(small(), CPU) < 60
+
+
+def test_summarize():
+    def ended(activation, seed, accuracy, **fields):
+        result = {"status": "diverged" if accuracy is None else "done"}
+        config = small(activation, seed=seed, **fields)
+        return Status(config, result["status"], accuracy=accuracy, result=result)
+
+    statuses = [ended("relu", 0, 90.0), ended("relu", 1, 92.0), ended("pau", 0, 93.0)]
+    statuses += [ended("pau", 1, None), ended("pau", 0, 95.0, net="vgg", label="x")]
+    assert summarize([*statuses, Status(small("elu"), "waiting")]) == [
+        ["", "digits lenet", "digits vgg"],
+        ["relu", "91.00 ± 1.41 (2)", "–"],
+        ["pau", "93.00 (1), 1 diverged", "–"],
+        ["pau-x", "–", "95.00 (1)"],
+    ]
+
+
+def test_live_table(tmp_path):
+    console = pytest.importorskip("rich.console")
+    runs = [small(), small(seed=1)]
+    RunDirectory(tmp_path / runs[0].name).claim(runs[0])
+    RunDirectory(tmp_path / runs[0].name).write_failure(ValueError("no [bold] data"))
+    directory = RunDirectory(tmp_path / runs[1].name)
+    directory.claim(runs[1])
+    directory.write_metrics([{"epoch": 1, "test_accuracy": 12.5, "seconds": 30.0}])
+    with directory.locked(), open(os.devnull, "w") as nowhere:
+        screen = console.Console(record=True, width=100, file=nowhere)
+        screen.print(draw(runs, Namespace(out=tmp_path, jobs=1), since=0.0))
+    text = screen.export_text()
+    assert "1 failed, 1 running, about 30 s left" in text
+    assert "failed: ValueError: no [bold] data" in text and "1/2" in text and "12.50 %" in text
+
+
+def test_train_with_jobs(tmp_path, capsys, monkeypatch):
+    args = ["train", "--out", str(tmp_path), "--epochs", "1", "--device", "cpu", "--jobs", "2"]
+    assert main([*args, "--seed", "4"]) == 0
+    assert capsys.readouterr().out.startswith("digits-lenet-pau-s4  test accuracy")
+    assert main([*args, "--seed", "4", "4"]) == 2
+    assert "digits-lenet-pau-s4 is there 2 times" in capsys.readouterr().err
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(args) == 2
+    assert "torchrun shares one" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_a_killed_sweep_leaves_nothing_behind_and_goes_on(tmp_path):
+    recipe, out = tmp_path / "mine.py", tmp_path / "out"
+    recipe.write_text(RUNS.replace("epochs=2, batch_size=128", "epochs=5, batch_size=16"))
+    runs = find_runs(str(recipe))[:2]
+    args = ["sweep", str(recipe), "--out", str(out), "--device", "cpu", "--only", "*s0"]
+    command = [sys.executable, "-m", "padenet", *args, "--jobs", "2", "--threads", "1"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    held = lambda: [p for c in runs for p in trainers(out / c.name)]
+    with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL) as process:
+        wait_for(lambda: list(out.rglob("checkpoint.pt")))
+        pids = wait_for(held)
+        process.kill()
+    wait_for(lambda: not any(map(alive, pids)), 30)
+    assert main([*args, "--quiet"]) == 0
+    for config in runs:
+        train(config, tmp_path / "alone" / config.name, CPU)
+        assert numbers_of(out / config.name) == numbers_of(tmp_path / "alone" / config.name)
+
+
+def test_unfinished_is_said_without_a_reason():
+    assert str(Outcome(small(), "unfinished")) == "digits-lenet-relu-s0  unfinished"
