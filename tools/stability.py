@@ -154,11 +154,8 @@ def main() -> None:
     if first in kept and second in kept:
         draw(kept[first], kept[second], args.figure)
     machine = describe_machine(torch.device("cpu"))
-    print(
-        f"\n* some b_4 was negative on the way. {machine['device']}, torch {machine['torch']}, ",
-        end="",
-    )
-    print(f"commit {machine['commit']}.")
+    print("\n* some b_4 was negative on the way.")
+    print(f"{machine['device']}, torch {machine['torch']}, commit {machine['commit']}")
 
 
 if __name__ == "__main__":
