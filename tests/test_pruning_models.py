@@ -270,6 +270,8 @@ def test_bad_input_is_refused():
     pruned, pruning = padenet.prune(model, 30, example=X)
     with pytest.raises(ValueError, match="the model is pruned already by 30 %"):
         padenet.prune(pruned, 40, example=X)
+    with pytest.raises(ValueError, match="fraction=30 is not above the 30 % that are gone already"):
+        padenet.prune(pruned, 30, example=X, after=pruning)
     with pytest.raises(ValueError, match="the model is pruned already"):
         padenet.apply_pruning(pruned, pruning)
     with pytest.raises(ValueError, match="cuts 'stem', which Function does not have"):
@@ -295,6 +297,10 @@ def test_skipped_convolutions_keep_their_filters():
     pruned, pruning = padenet.prune(Mixed(), 50, example=X, skip=["block", "left"])
     assert [name for name, _ in pruning.left] == ["block.conv1", "block.conv2", "left"]
     assert pruned.left.out_channels == 5 and pruned.right.out_channels == 3
+    _, further = padenet.prune(pruned, 70, example=X, skip=["block", "right"], after=pruning)
+    assert further.filters["right"] == pruning.filters["right"]
+    assert len(further.filters["left"].places) == 2
+    assert [name for name, _ in further.left] == ["block.conv1", "block.conv2"]
 
 
 @pytest.mark.no_poison

@@ -17,7 +17,10 @@ from padenet.experiments.ranks import Ranks, join_ranks
 from padenet.experiments.run import train
 from padenet.experiments.store import RunDirectory
 
-OPTIONS = {"activation": "pau", "epochs": 2, "batch_size": 64, "optimizer": "sgd", "lr": 0.05}
+OPTIONS = {
+    **{"activation": "pau", "epochs": 2, "batch_size": 64, "optimizer": "sgd", "lr": 0.05},
+    "coefficient_floor": 0.1,
+}
 
 
 def torchrun(out, *more):

@@ -18,7 +18,7 @@ from padenet.experiments.config import Config
 from padenet.experiments.run import Place, load_once, numbers, steps, train
 from padenet.experiments.store import RunDirectory
 
-TINY = Config(activation="pau", epochs=3, batch_size=256)
+TINY = Config(activation="pau", epochs=3, batch_size=256, coefficient_floor=0.1)
 TIMES = ("seconds", "images_per_second", "machine")
 
 
@@ -168,7 +168,7 @@ def test_one_process_at_a_time(tmp_path):
 
 
 def test_a_loss_that_is_not_finite_is_a_result(tmp_path, capsys):
-    config = replace(TINY, activation="slaf", optimizer="sgd", lr=1e6)
+    config = replace(TINY, activation="slaf", coefficient_floor=None, optimizer="sgd", lr=1e6)
     result = train(config, tmp_path / config.name)
     assert result["status"] == "diverged" and "epoch 1" in result["reason"]
     assert result["epochs"] == 1 and result["train_loss"] is None

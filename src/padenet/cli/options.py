@@ -1,11 +1,15 @@
 """Options that several commands share, made from the records they fill."""
 
 import argparse
+import math
 from dataclasses import fields
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from padenet.experiments.config import Config
+
+if TYPE_CHECKING:
+    from padenet.experiments.run import Place
 
 
 def add_record(parser: argparse.ArgumentParser, *, leave: tuple[str, ...] = ()) -> None:
@@ -34,6 +38,20 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--no-graph", action="store_true", help="no CUDA graphs")
     group.add_argument("--workers", type=int, default=4, help="processes that decode images")
+
+
+def make_place(args: argparse.Namespace, deadline: float = math.inf) -> "Place":
+    """What those options say."""
+    from padenet.experiments.run import Place
+
+    return Place(
+        device=args.device,
+        data_dir=args.data_dir,
+        deterministic=args.deterministic,
+        graph=not args.no_graph,
+        workers=args.workers,
+        deadline=deadline,
+    )
 
 
 def given(args: argparse.Namespace) -> dict[str, Any]:

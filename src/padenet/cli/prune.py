@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
     import torch
 
-    from padenet.cli.train import make_place
+    from padenet.cli.options import make_place
     from padenet.experiments.config import Config
     from padenet.experiments.lottery import lottery
     from padenet.experiments.lottery_report import write_lottery_report

@@ -21,8 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from padenet.cli.options import add_place, add_record, given
-from padenet.cli.train import make_place
+from padenet.cli.options import add_place, add_record, given, make_place
 from padenet.extras import require
 
 if TYPE_CHECKING:

@@ -10,11 +10,10 @@ many at once. Under torchrun the processes share a run.
 """
 
 import argparse
-import math
 import os
 from typing import TYPE_CHECKING
 
-from padenet.cli.options import add_place, add_record, given
+from padenet.cli.options import add_place, add_record, given, make_place
 
 if TYPE_CHECKING:
     from padenet.experiments.config import Config
@@ -82,19 +81,6 @@ def run_together(configs: "list[Config]", place: "Place", args: argparse.Namespa
 
     run_all(choose(configs), args.out, place, args.jobs, threads=args.threads, report=note)
     return exit_code(outcomes)
-
-
-def make_place(args: argparse.Namespace, deadline: float = math.inf) -> "Place":
-    from padenet.experiments.run import Place
-
-    return Place(
-        device=args.device,
-        data_dir=args.data_dir,
-        deterministic=args.deterministic,
-        graph=not args.no_graph,
-        workers=args.workers,
-        deadline=deadline,
-    )
 
 
 def report(name: str, path: object, result: dict[str, object]) -> int:

@@ -12,6 +12,13 @@ progress.py   a run as it goes, on the terminal
 run.py        a run as one function that can be repeated and continued
 machine.py    machine, versions and commit
 store.py      the directory of a run, and runs packed into one file
+turns.py      several runs in one process, a step each in turn
+jobs.py       many runs at once on one machine
+outcome.py    how a run among others ended
+sweep.py      all runs of a recipe, and where each stands
+estimate.py   how long they will take
+cluster.py    the same on a Ray cluster
+lottery.py    train, prune, rewind, train again
 packing.py    runs of several places as one
 report/       recorded runs to tables, figures and a page
 """

@@ -25,7 +25,7 @@ from padenet.experiments.config import Config
 from padenet.experiments.outcome import Outcome, Report, say_nothing
 from padenet.experiments.ranks import Ranks
 from padenet.experiments.run import Place, find_device, train
-from padenet.experiments.store import RunDirectory
+from padenet.experiments.store import InUse, RunDirectory
 from padenet.experiments.turns import in_turns
 
 TRIES = 3  # starts of a run whose process dies
@@ -71,8 +71,9 @@ def attempt(config: Config, out: str | Path, place: Place, threads: int | None =
         torch.set_num_threads(threads)
     path = Path(out) / config.name
     try:
-        RunDirectory(path).failure_file.unlink(missing_ok=True)
         return Outcome.of(config, train(config, path, place))
+    except InUse as error:
+        return Outcome(config, "unfinished", str(error))
     except Exception as error:
         return Outcome.failed(config, error)
 

@@ -7,7 +7,7 @@ same bits as if it had never stopped: on the same machine, with the same number 
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -85,7 +85,7 @@ def steps(
     place: Place | None = None,
     *,
     ranks: Ranks | None = None,
-) -> Iterator[Progress]:
+) -> Generator[Progress, None, None]:
     """``train`` in steps of one batch. The caller may do other things between them."""
     place, ranks = place or Place(), ranks or Ranks()
     for kind, name, known in (
@@ -104,10 +104,12 @@ def steps(
         if directory.result() is not None:
             return
         ranks.wait()  # the first to finish must not write a result that another still looks for
+        if ranks.leads:
+            directory.failure_file.unlink(missing_ok=True)
         stack.enter_context(numbers(config, place))
         try:
             yield from _train(config, directory, place, ranks)
-        except (Exception, KeyboardInterrupt) as error:
+        except Exception as error:
             if ranks.leads:
                 directory.write_failure(error)
             raise

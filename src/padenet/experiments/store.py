@@ -44,6 +44,10 @@ class Run:
     failure: str = ""
 
 
+class InUse(ValueError):
+    """Another process trains the run of this directory."""
+
+
 class RunDirectory:
     """The files of one run."""
 
@@ -106,9 +110,9 @@ class RunDirectory:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise ValueError(
-                    f"{self.path} is in use: another process trains this run."
-                ) from None
+                raise InUse(f"{self.path} is in use: another process trains this run.") from None
+            for left in self.path.glob(".*.part"):  # by a process that was killed while it wrote
+                left.unlink()
             yield
 
     def write_checkpoint(self, state: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from padenet.experiments.config import Config
 from padenet.experiments.outcome import Outcome, Report, say_nothing
 from padenet.experiments.ranks import Ranks
 from padenet.experiments.run import Place, Progress, find_device, numbers, steps
-from padenet.experiments.store import RunDirectory
+from padenet.experiments.store import InUse, RunDirectory
 
 Steps = Generator[Progress, None, None]
 
@@ -93,7 +93,7 @@ def _take_turns(
         while True:
             while waiting and lanes and time.time() < place.deadline:
                 config = waiting.popleft()
-                running.append((config, _steps(config, out, place), lanes.popleft()))
+                running.append((config, steps(config, out / config.name, place), lanes.popleft()))
             if not running:
                 return
             for turn in list(running):
@@ -109,16 +109,13 @@ def _take_turns(
                 run.close()
 
 
-def _steps(config: Config, out: Path, place: Place) -> Steps:
-    RunDirectory(out / config.name).failure_file.unlink(missing_ok=True)
-    yield from steps(config, out / config.name, place)
-
-
 def _step(config: Config, run: Steps, lane: Lane, out: Path) -> Outcome | None:
     """One step; the outcome after the last."""
     try:
         with lane.taken():
             going = next(run, None) is not None
         return None if going else Outcome.of(config, RunDirectory(out / config.name).result())
+    except InUse as error:
+        return Outcome(config, "unfinished", str(error))
     except Exception as error:
         return Outcome.failed(config, error)

@@ -9,21 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from padenet.pruning.channels import Lanes
-from padenet.pruning.choice import check_criterion, choose, find_layers
+from padenet.pruning.choice import Layer, check_criterion, choose, find_layers
 from padenet.pruning.flow import Flow, Stays, follow
-from padenet.pruning.layers import CONVOLUTIONS, cut_layer
-from padenet.pruning.record import (
-    Cut,
-    Kept,
-    Left,
-    Pruning,
-    Size,
-    check_fraction,
-    run_measured,
-)
+from padenet.pruning.layers import CONVOLUTIONS
+from padenet.pruning.record import Cut, Kept, Left, Pruning, check_fraction
 from padenet.pruning.spread import Spread
-
-LAYER, SPREAD = "layer", "spread"  # names in the Sequential that takes the place of a layer
+from padenet.pruning.surgery import compose_cuts, make_checked_cuts, make_cuts, plain_names
 
 
 def prune(
@@ -61,24 +52,22 @@ def prune(
     """
     share, score = check_fraction(fraction), check_criterion(criterion)
     _check_model(model, after)
-    model = copy.deepcopy(model)
+    if after is not None and not fraction > after.fraction:
+        raise ValueError(
+            f"fraction={fraction:g} is not above the {after.fraction:g} % that are gone already: "
+            "it counts the filters of the whole model."
+        )
+    model, example = copy.deepcopy(model), copy.deepcopy(example)
     all_names = list(_convolutions(model))
-    flow = _follow(model, example, [skip] if isinstance(skip, str) else list(skip))
-    while True:
-        count = len(flow.stays)
-        layers = find_layers(flow)
-        if len(flow.stays) == count:
-            break
-        flow = follow(model, example, flow.stays)
-    _refuse(flow, bool(layers))
-    plain = _plain_names(model)
+    flow, layers = _follow(model, example, [skip] if isinstance(skip, str) else list(skip))
+    plain = plain_names(model)
     gone = {n: after.filters[p] for n, p in plain.items() if p in after.filters} if after else {}
     goes = set[int]()
     for layer in layers:
         goes |= choose(layer, flow, model, share, score, gone)
     cuts = {name: cut for name in flow.calls if (cut := _cut(name, flow, goes)) != Cut()}
-    before, size = _apply_checked(model, cuts, example)
-    filters: dict[str, Kept] = {}
+    before, size = make_checked_cuts(model, cuts, example)
+    filters = dict(after.filters) if after else {}
     for name in (n for layer in layers for n in layer.names):
         kept = _kept(flow, flow.calls[name].outputs, goes)
         filters[plain[name]] = gone[name].then(kept) if name in gone else kept
@@ -87,7 +76,7 @@ def prune(
         fraction=fraction,
         criterion=criterion,
         filters=filters,
-        cuts=_compose(after.cuts, cuts, plain) if after else cuts,
+        cuts=compose_cuts(after.cuts, cuts, plain) if after else cuts,
         left=tuple(Left(n, stays.get(n, "not called")) for n in all_names if n not in filters),
         before=after.before if after else before,
         after=size,
@@ -111,7 +100,7 @@ def apply_pruning(model: nn.Module, pruning: Pruning) -> nn.Module:
                 f"the pruning cuts {name!r}, which {type(model).__name__} does not have. "
                 "Apply it to a model built like the one it was made from."
             )
-    _apply(model, pruning.cuts)
+    make_cuts(model, pruning.cuts)
     model.pruning = pruning  # type: ignore[assignment]
     return model
 
@@ -148,13 +137,14 @@ def _check_model(model: nn.Module, after: Pruning | None) -> None:
 
 
 def _convolutions(model: nn.Module) -> dict[str, Any]:
-    plain = _plain_names(model)
+    plain = plain_names(model)
     return {plain[n]: m for n, m in model.named_modules() if isinstance(m, CONVOLUTIONS)}
 
 
-def _follow(model: nn.Module, example: Any, skip: list[str]) -> Flow:
+def _follow(model: nn.Module, example: Any, skip: list[str]) -> tuple[Flow, list[Layer]]:
+    """The flow, and what can be pruned in it; raises where something else should be."""
     stays: dict[str, Stays] = {}
-    plain = _plain_names(model)
+    plain = plain_names(model)
     names = {n: plain[n] for n, m in model.named_modules() if isinstance(m, CONVOLUTIONS)}
     for pattern in skip:
         patterns = (pattern, f"{pattern}.*")
@@ -163,7 +153,12 @@ def _follow(model: nn.Module, example: Any, skip: list[str]) -> Flow:
             there = ", ".join(names.values())
             raise ValueError(f"skip={pattern!r} fits no convolution. There are: {there}.")
         stays |= dict.fromkeys(hits, Stays("skipped", True))
-    return follow(model, example, stays)
+    while True:
+        flow = follow(model, example, stays)
+        count, layers = len(stays), find_layers(flow)
+        if len(stays) == count:
+            _refuse(flow, bool(layers))
+            return flow, layers
 
 
 def _refuse(flow: Flow, any_layer: bool) -> None:
@@ -191,77 +186,3 @@ def _cut(name: str, flow: Flow, goes: set[int]) -> Cut:
     inputs, outputs = (k if len(k.places) < k.of else None for k in parts)
     spreads = name in flow.spreads and outputs is not None
     return Cut(inputs if call.reads else None, outputs, spreads)
-
-
-def _apply_checked(model: nn.Module, cuts: dict[str, Cut], example: Any) -> tuple[Size, Size]:
-    """The sizes before and after; the shapes that the model gives must stay."""
-    before, output = run_measured(model, example)
-    shapes = _shapes(output)
-    _apply(model, cuts)
-    try:
-        after, output = run_measured(model, example)
-        same, wrong = _shapes(output) == shapes, "the output has another shape"
-    except (RuntimeError, ValueError, IndexError) as error:
-        same, wrong = False, str(error).splitlines()[0]
-    if not same:
-        raise ValueError(
-            f"the model does not run with fewer channels: {wrong}. Its forward may contain a fixed "
-            "number of them, as in x.view(-1, 9216): write x.flatten(1)."
-        )
-    return before, after
-
-
-def _apply(model: nn.Module, cuts: dict[str, Cut]) -> None:
-    for name, cut in cuts.items():
-        module = model.get_submodule(name)
-        try:
-            cut_layer(module, cut)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
-        if cut.spread:
-            _spread(model, module, cut)
-
-
-def _spread(model: nn.Module, module: nn.Module, cut: Cut) -> None:
-    assert cut.outputs is not None
-    near = next((t for t in (*module.parameters(), *module.buffers())), None)
-    near = next(model.parameters()) if near is None else near
-    added = Spread(*cut.outputs, device=near.device)
-    both = nn.Sequential()
-    both.add_module(LAYER, module)
-    both.add_module(SPREAD, added)
-    both.training = added.training = module.training
-    for parent in list(model.modules()):
-        for name, child in parent._modules.items():
-            if child is module and parent is not both:
-                parent._modules[name] = both
-
-
-def _compose(first: dict[str, Cut], then: dict[str, Cut], plain: dict[str, str]) -> dict[str, Cut]:
-    """The cuts of the whole model, if ``then`` cuts what ``first`` has left of it."""
-    spread = {f"{name}.{SPREAD}": name for name, cut in first.items() if cut.spread}
-    composed = dict(first)
-    for name, cut in then.items():
-        whole = spread.get(name, plain[name])
-        if name in spread:  # it takes in what the layer before it gives out
-            cut = Cut(outputs=cut.inputs)
-        elif whole in spread.values():
-            cut = Cut(inputs=cut.inputs)
-        composed[whole] = composed.get(whole, Cut()).then(cut)
-    return composed
-
-
-def _plain_names(model: nn.Module) -> dict[str, str]:
-    """The names of layers in the whole model, by those in a pruned one."""
-    names = dict(model.named_modules())
-    spread = {n.removesuffix(f".{SPREAD}") for n, m in names.items() if isinstance(m, Spread)}
-    plain = {n: n.removesuffix(f".{LAYER}") for n in names}
-    return {n: p if p in spread else n for n, p in plain.items()}
-
-
-def _shapes(output: Any) -> Any:
-    if isinstance(output, Tensor):
-        return output.shape
-    if isinstance(output, (tuple, list)):
-        return [_shapes(o) for o in output]
-    return None
