@@ -173,6 +173,8 @@ def _measure(a: Array, b: Array, data: Data, fit: Fit) -> Fit:
     n = fit.degrees[1]
     b = np.concatenate([b, np.zeros(n + (fit.form == "offset") - len(b))])
     x, y, _ = data.levels[-1]
+    terms = np.abs(a) * np.abs(x).max() ** np.arange(len(a))
+    a = np.where(terms > 16 * np.finfo(float).eps * terms.max(), a, 0.0)  # the rest is rounding
     tensors = (torch.as_tensor(np.ascontiguousarray(v)) for v in (x, a, b))
     error = rational(*tensors, form=fit.form, q=fit.q).numpy() - y
     rms, most = float(np.sqrt(np.mean(error**2))), float(np.abs(error).max())

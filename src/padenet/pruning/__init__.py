@@ -1,12 +1,14 @@
 """Structured pruning: filters of convolutions are taken out, and all that belongs to them.
 
-record.py   what a pruning is: which filters stay, as data that can be saved and applied
-layers.py   what each kind of layer does with channels, and how it is cut
-spread.py   zeros in the places of removed filters, where a sum needs all channels
-channels.py what is known of a tensor: which filter each of its channels comes from
-flow.py     a model run once, to follow the channels from filters to the layers that read them
-choice.py   filters that live and die together, and the weakest of them
-model.py    prune, apply_pruning
+record.py     what a pruning is: which filters stay, as data that can be saved and applied
+channels.py   what is known of a tensor: which filter each of its channels comes from
+layers.py     what each kind of layer does with channels, and how it is cut
+functions.py  what functions and operators between layers do with channels
+flow.py       a model run once, to follow channels from filters to the layers that read them
+choice.py     filters that live and die together, and the weakest of them
+spread.py     zeros in the places of removed filters, where a sum needs all channels
+surgery.py    cuts made in a model, and cuts of cuts
+model.py      prune, apply_pruning
 """
 
 from padenet.pruning.model import apply_pruning, prune
