@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import nn
 
+from padenet import PAU
 from padenet.experiments.config import Config
 from padenet.experiments.data import Dataset, load
 from padenet.experiments.learner import Learner
@@ -52,6 +53,19 @@ class Trace:
     outputs: list[list[float]] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     accuracies: list[float] = field(default_factory=list)
+
+
+def peaks() -> None:
+    """How large the default unit is where A = 0, for b_4 below 0."""
+    print("| b_4 | zeros of A at | \\|F\\| there |")
+    print("|---:|---:|---:|")
+    for last in (-0.1, -0.03, -0.01, -0.004):
+        unit = PAU(dtype=torch.float64)
+        with torch.no_grad():
+            unit.b[3] = last
+            zero = (unit.b[1] / -last).sqrt()
+            print(f"| {last} | ±{zero.item():.1f} | {unit(zero).abs().item():,.0f} |")
+    print()
 
 
 def narrow_vgg(act, channels: int, classes: int) -> nn.Sequential:
@@ -139,6 +153,7 @@ def main() -> None:
     torch.set_num_threads(1)
     NETS["vgg-narrow"] = replace(NETS["vgg"], make=narrow_vgg)
     data = first_images(load("fashion-mnist", args.data_dir))
+    peaks()
     kept = {}
     print(f"| variant | {' | '.join(f'seed {s}' for s in range(args.seeds))} |")
     print("|---|" + "---:|" * args.seeds)
