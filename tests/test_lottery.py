@@ -19,9 +19,10 @@ from padenet.experiments.config import Config
 from padenet.experiments.data import load
 from padenet.experiments.learner import Learner, build_net
 from padenet.experiments.lottery import lottery, stage_config, whole_label
-from padenet.experiments.lottery_report import collect, pruning_table, write_lottery_report
 from padenet.experiments.packing import pack_runs
 from padenet.experiments.recipes import paper
+from padenet.experiments.report import write_report
+from padenet.experiments.report.pruning import pruning_curves, pruning_table
 from padenet.experiments.run import Place, read_pruning, train
 from padenet.experiments.store import RunDirectory
 
@@ -203,8 +204,11 @@ def test_the_command_says_what_came_out(stages, tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("digits-lenet-pau-s0  test accuracy ")
     assert "18,760 parameters  136,680 multiplications  inference " in lines[2]
-    names = {p.name for p in (tmp_path / "report").iterdir()}
-    assert names == {f"pruning.{e}" for e in ("md", "tex", "csv", "png", "pdf")}
+    tables = {p.name for p in (tmp_path / "report" / "tables").glob("pruning.*")}
+    figures = {p.name for p in (tmp_path / "report" / "figures").glob("pruning.*")}
+    assert tables == {f"pruning.{e}" for e in ("md", "tex", "csv")}
+    assert figures == {f"pruning.{e}" for e in ("png", "pdf")}
+    assert "## Pruned nets" in (tmp_path / "report" / "report.md").read_text()
     assert main([*command[:5], "--fractions", "120", "--out", str(tmp_path)]) == 2
     assert "fractions are 120" in capsys.readouterr().err
 
@@ -212,13 +216,13 @@ def test_the_command_says_what_came_out(stages, tmp_path, capsys):
 def test_the_report_needs_no_more_than_a_packed_file(stages, tmp_path):
     packed = tmp_path / "runs.jsonl.gz"
     pack_runs([stages[0].path.parent], packed)
-    write_lottery_report(packed, tmp_path)
-    lines = (tmp_path / "pruning.md").read_text().splitlines()
+    write_report(packed, tmp_path)
+    lines = (tmp_path / "tables" / "pruning.md").read_text().splitlines()
     assert lines[4].startswith("| Digits | LeNet | PAU | 0 | ")
     assert "| 61,746 | 416,520 |" in lines[4] and lines[4].endswith("| 1.00 |")
     assert "| 18,760 | 136,680 |" in lines[6]
-    with pytest.raises(ValueError, match="holds no finished run of a pruned net"):
-        write_lottery_report(stages[0].path, tmp_path)
+    write_report(stages[0].path, tmp_path / "whole")
+    assert not list((tmp_path / "whole" / "tables").glob("pruning.*"))
 
 
 def test_the_report_averages_seeds_and_keeps_activations_apart():
@@ -239,7 +243,7 @@ def test_the_report_averages_seeds_and_keeps_activations_apart():
                 run.result["pruning"] = {"fraction": fraction, "parameters": 100 - fraction}
                 runs.append(run)
     runs.append(make_run(activation="relu"))  # never pruned: no part of it
-    curves = collect(runs)
+    curves = pruning_curves(runs)
     assert [[p.fraction for p in c] for c in curves] == [[0, 10, 60], [0, 10, 60]]
     assert [c[0].key.activation for c in curves] == ["lrelu", "pau"]
     assert [p.mean for p in curves[1]] == [91.5, 90.5, 85.5]

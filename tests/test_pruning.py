@@ -137,6 +137,13 @@ def test_counts_and_nesting(hundredths, criterion):
         before = pruning
 
 
+@pytest.mark.parametrize("fraction, gone", [(29, 29), (57, 57), (58, 58), (14.5, 14), (99.9, 99)])
+def test_percentages_are_exact(fraction, gone):
+    net = nn.Sequential(nn.Conv2d(1, 100, 1), nn.Flatten(), nn.Linear(100, 1))
+    pruned, _ = padenet.prune(net, fraction, example=torch.ones(1, 1, 1, 1))
+    assert pruned[0].out_channels == pruned[2].in_features == 100 - gone
+
+
 def test_units_with_groups_stay_equally_wide():
     net, x = make("lenet", groups=2), example("lenet")
     pruned, pruning = padenet.prune(net, 50, example=x)

@@ -125,16 +125,17 @@ def draw(free: Trace, held: Trace, path: str) -> None:
     figure = figures.Figure(figsize=(11, 3.4), layout="constrained")
     axes = figure.subplots(1, 3)
     colors = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00"]
-    span = len(free.last) * 1.15
+    crossed = next((i for i, row in enumerate(free.last) if min(row) < 0), 0)
+    span = (crossed - 60, len(free.last) + 30)
     for i, color in enumerate(colors):
         line = dict(color=color, lw=1.2, label=f"block {i + 1}")
         axes[0].plot([row[i] for row in free.last], **line)
         axes[1].plot([row[i] for row in free.outputs], **line)
         axes[2].plot([row[i] for row in held.last], **line)
-    axes[0].set(title="without guard: $b_4$", xlabel="step", xlim=(0, span), ylim=(-1, 2))
+    axes[0].set(title="without guard: $b_4$", xlabel="step", xlim=span, ylim=(-1, 2))
     axes[0].axhline(0, color="black", lw=0.8)
-    axes[1].set(title="without guard: greatest |F(x)|", xlabel="step", yscale="log", xlim=(0, span))
-    axes[2].set(title="with guard: $b_4$", xlabel="step", xlim=(0, span), ylim=(-1, 2))
+    axes[1].set(title="without guard: greatest |F(x)|", xlabel="step", yscale="log", xlim=span)
+    axes[2].set(title="with guard: $b_4$", xlabel="step", xlim=span, ylim=(-1, 2))
     axes[2].axhline(0, color="black", lw=0.8)
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)

@@ -2,7 +2,7 @@
 
 import argparse
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
@@ -52,6 +52,17 @@ def make_place(args: argparse.Namespace, deadline: float = math.inf) -> "Place":
         workers=args.workers,
         deadline=deadline,
     )
+
+
+def make_configs(args: argparse.Namespace) -> list[Config]:
+    """The records of ``--recipe``, a seed each, with the fields that were given."""
+    from padenet.experiments.recipes import find_protocol
+
+    found = given(args)
+    seeds = found.pop("seed")
+    which = {k: found[k] for k in ("dataset", "net", "activation") if k in found}
+    protocol = find_protocol(args.recipe)
+    return [replace(protocol(Config(**which, seed=seed)), **found) for seed in seeds]
 
 
 def given(args: argparse.Namespace) -> dict[str, Any]:

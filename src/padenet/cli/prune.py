@@ -10,7 +10,7 @@ and a figure of all pruned runs under OUT.
 
 import argparse
 
-from padenet.cli.options import add_place, add_record, given
+from padenet.cli.options import add_place, add_record, make_configs, make_place
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,23 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dataclasses import replace
     from functools import partial
 
     import torch
 
-    from padenet.cli.options import make_place
-    from padenet.experiments.config import Config
     from padenet.experiments.lottery import lottery
-    from padenet.experiments.lottery_report import write_lottery_report
     from padenet.experiments.progress import show
     from padenet.experiments.ranks import join_ranks
-    from padenet.experiments.recipes import find_protocol
+    from padenet.experiments.report import write_report
 
-    fields = {k: v for k, v in given(args).items() if k != "seed"}
-    which = {k: fields[k] for k in ("dataset", "net", "activation") if k in fields}
-    protocol = find_protocol(args.recipe)
-    configs = [replace(protocol(Config(**which, seed=s)), **fields) for s in args.seed]
+    configs = make_configs(args)
     if args.threads:
         torch.set_num_threads(args.threads)
     with join_ranks(args.device) as ranks:
@@ -68,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
                 if ranks.leads:
                     print(describe(stage.config.name, stage.result), flush=True)
         if args.report and ranks.leads:
-            files = write_lottery_report(args.out, args.report)
-            print(f"wrote {', '.join(str(f) for f in files)}")
+            files = write_report(args.out, args.report)
+            print(f"wrote {len(files)} files to {args.report}")
     return 0
 
 

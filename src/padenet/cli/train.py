@@ -13,7 +13,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from padenet.cli.options import add_place, add_record, given, make_place
+from padenet.cli.options import add_place, add_record, make_configs, make_place
 
 if TYPE_CHECKING:
     from padenet.experiments.config import Config
@@ -34,21 +34,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dataclasses import replace
     from pathlib import Path
 
     import torch
 
-    from padenet.experiments.config import Config
     from padenet.experiments.progress import show
     from padenet.experiments.ranks import join_ranks
-    from padenet.experiments.recipes import find_protocol
     from padenet.experiments.run import train
 
-    fields = {k: v for k, v in given(args).items() if k != "seed"}
-    which = {k: fields[k] for k in ("dataset", "net", "activation") if k in fields}
-    protocol = find_protocol(args.recipe)
-    configs = [replace(protocol(Config(**which, seed=s)), **fields) for s in args.seed]
+    configs = make_configs(args)
     place = make_place(args)
     if args.jobs != 1:
         return run_together(configs, place, args)

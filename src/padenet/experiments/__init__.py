@@ -18,7 +18,7 @@ outcome.py    how a run among others ended
 sweep.py      all runs of a recipe, and where each stands
 estimate.py   how long they will take
 cluster.py    the same on a Ray cluster
-lottery.py    train, prune, rewind, train again
+lottery*.py   train, prune, rewind, train again; costs; table and figure
 packing.py    runs of several places as one
 report/       recorded runs to tables, figures and a page
 """

@@ -5,6 +5,7 @@
     checkpoint.pt   tensors only: all that the next epoch depends on
     result.json     written last: there is a result, or the run is to be continued
     failure.json    why the run stopped, until it is continued
+    pruning.json    which filters the net starts without; only for pruned nets
 
 Every file is written under a temporary name and renamed, so none is ever half there.
 """

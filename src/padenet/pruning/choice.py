@@ -85,7 +85,7 @@ def choose(
     """The filters to go, by number: those with the lowest scores, added up where merged.
 
     Args:
-        share: Of the whole model's filters, floor(share · count) go, but never all.
+        share: Of the whole model's filters, floor(share · count) go.
         whole: What stays of the whole model's filters so far, where some have gone before.
     """
     scores = dict.fromkeys(layer.heads.tolist(), 0.0)
@@ -103,7 +103,7 @@ def choose(
     goes: set[int] = set()
     for part in np.split(layer.heads, layer.parts):
         count = len(part) * before // here
-        wanted = min(int(share * count), count - 1) - (count - len(part))
+        wanted = int(share * count) - (count - len(part))  # never all, for a share below 1
         ranked = sorted(part.tolist(), key=lambda head: scores[head])
         goes.update(ranked[: max(0, wanted)])
     return goes

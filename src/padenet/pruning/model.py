@@ -37,7 +37,7 @@ def prune(
     the filters go too, and zeros take their places: the sum keeps its width.
 
     Args:
-        model: Left as it is. Any forward will do: it is run once to see what reads what.
+        model: Left as it is. Any forward will do: a copy is run to see what reads what.
         fraction: Percent between 0 and 100 of the filters of the whole model: of C filters
             floor(fraction · C / 100) go, but never all. Masks for greater fractions contain those
             for smaller ones.

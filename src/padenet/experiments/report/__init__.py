@@ -7,6 +7,7 @@
     results.py, comparisons.py, overview.py    the tables
     table.py, formats.py                       what a table is, and how it is written
     curves.py, units.py                        the figures
+    pruning.py                                 table and figure of pruned nets
     document.py, page/                         report.md, report.html
 
 Data flow one way: a report reads runs and never changes them.
@@ -27,6 +28,12 @@ from padenet.experiments.report.names import looks
 from padenet.experiments.report.names import title as title_of
 from padenet.experiments.report.overview import facts, lost_tables, settings_table
 from padenet.experiments.report.page import make_page
+from padenet.experiments.report.pruning import (
+    Point,
+    plot_pruning,
+    pruning_curves,
+    pruning_table,
+)
 from padenet.experiments.report.results import results_tables
 from padenet.experiments.report.table import Table
 from padenet.experiments.report.units import plot_coefficients, plot_units, shown_layers, shown_run
@@ -59,12 +66,14 @@ def write_report(source: str | Path, out: str | Path, title: str = TITLE) -> lis
         (out / folder).mkdir(parents=True, exist_ok=True)
     cells = collect(runs)
     results = results_tables(cells)
-    more = [*comparison_tables(cells), *lost_tables(cells), settings_table(cells)]
+    pruned = pruning_curves(runs)
+    more = [pruning_table(pruned)] if pruned else []
+    more += [*comparison_tables(cells), *lost_tables(cells), settings_table(cells)]
     written = [
         _write_table(t, out / "tables", ending) for t in [*results, *more] for ending in FORMATS
     ]
     figures: dict[str, list[tuple[str, str]]] = {}
-    for heading, caption, name, figure in make_figures(cells):
+    for heading, caption, name, figure in make_figures(cells, pruned):
         for ending in ("png", "pdf"):
             written.append(out / "figures" / f"{name}.{ending}")
             save(figure, written[-1])
@@ -78,8 +87,13 @@ def write_report(source: str | Path, out: str | Path, title: str = TITLE) -> lis
     return written + [_write(out / name, text) for name, text in texts.items()]
 
 
-def make_figures(cells: list[Cell]) -> "Iterator[tuple[str, str, str, Figure]]":
+def make_figures(
+    cells: list[Cell], pruned: list[list[Point]]
+) -> "Iterator[tuple[str, str, str, Figure]]":
     """Heading, caption, name and figure, one at a time."""
+    if pruned:
+        caption = "Test accuracy by the share of filters removed"
+        yield "Pruned nets", caption, "pruning", plot_pruning(pruned)
     look = looks(rows_of(cells))
     for dataset, net in dict.fromkeys(c.key[:2] for c in cells):
         members = [c for c in cells if c.key[:2] == (dataset, net)]

@@ -4,13 +4,10 @@ import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from padenet.experiments.lottery import whole_label
-from padenet.experiments.packing import read_sources
 from padenet.experiments.report.cells import final, status
-from padenet.experiments.report.formats import to_csv, to_latex, to_markdown
 from padenet.experiments.report.names import COLOURS, DASHES, looks, rank, row_title, title
 from padenet.experiments.report.table import (
     Column,
@@ -22,14 +19,11 @@ from padenet.experiments.report.table import (
     text_columns,
 )
 from padenet.experiments.store import Run
-from padenet.figures import save
 from padenet.figures.style import new_figure, tidy
-from padenet.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMATS = {"md": to_markdown, "tex": to_latex, "csv": to_csv}
 NAME = "pruning"
 
 
@@ -64,7 +58,7 @@ class Point:
         return statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else None
 
     def cost(self, name: str) -> float | None:
-        """Over the seeds; of a whole net it is known from the pruned ones, see ``collect``."""
+        """Over the seeds; that of a whole net is known from the pruned ones."""
         found = [(r.result or {}).get("pruning", {}).get(name) for r in self.runs]
         known = [value for value in found if value is not None]
         if len(set(known)) > 1:
@@ -72,7 +66,7 @@ class Point:
         return known[0] if known else None
 
 
-def collect(runs: Iterable[Run]) -> list[list[Point]]:
+def pruning_curves(runs: Iterable[Run]) -> list[list[Point]]:
     """Curves of points by rising fraction: the pruned runs and the whole nets that they belong to.
 
     The result of a pruned run carries its fraction and its costs, so a packed file will do.
@@ -222,26 +216,3 @@ def _limits(points: list[Point]) -> tuple[float, float]:
     known = [p.mean for p in points if p.mean is not None] or [0.0, 100.0]
     room = max(0.1 * (max(known) - min(known)), 0.5)
     return math.floor(min(known) - room), math.ceil(max(known) + room)
-
-
-def write_lottery_report(source: str | Path, out: str | Path) -> list[Path]:
-    """Write pruning.md, .tex, .csv, .png and .pdf of all pruned runs in ``source`` to ``out``."""
-    curves = collect(read_sources([source]))
-    if not curves:
-        raise ValueError(
-            f"{source} holds no finished run of a pruned net. Make some: padenet prune --out "
-            f"{source}."
-        )
-    out = Path(out)
-    out.mkdir(parents=True, exist_ok=True)
-    table, written = pruning_table(curves), []
-    for ending, write in FORMATS.items():
-        written.append(out / f"{NAME}.{ending}")
-        with replacing(written[-1]) as temporary:
-            temporary.write_text(write(table), encoding="utf-8", newline="\n")
-    figure = plot_pruning(curves)
-    for ending in ("png", "pdf"):
-        written.append(out / f"{NAME}.{ending}")
-        save(figure, written[-1])
-        figure.set_layout_engine("none")  # the layout of the first is good for the second
-    return written
