@@ -15,7 +15,7 @@ import torch
 import padenet
 from padenet.cli import main
 from padenet.experiments.config import Config
-from padenet.experiments.run import Place, load_once, numbers, steps, train
+from padenet.experiments.run import Place, load_once, steps, switches, train
 from padenet.experiments.store import RunDirectory
 
 TINY = Config(activation="pau", epochs=3, batch_size=256, coefficient_floor=0.1)
@@ -254,10 +254,28 @@ def test_bf16_trains(tmp_path):
 def test_global_switches_are_put_back():
     matmul = torch.backends.cuda.matmul
     before = matmul.allow_tf32, torch.are_deterministic_algorithms_enabled()
-    with numbers(replace(TINY, precision="tf32"), Place(deterministic=True)):
+    with switches(replace(TINY, precision="tf32"), Place(deterministic=True)):
         assert matmul.allow_tf32 and torch.are_deterministic_algorithms_enabled()
     assert (matmul.allow_tf32, torch.are_deterministic_algorithms_enabled()) == before
 
 
 def test_data_is_read_once():
     assert load_once("digits", None) is load_once("digits", None)
+
+
+def test_a_checkpoint_without_its_metrics_is_refused(tmp_path):
+    assert train(TINY, tmp_path, Place(deadline=0)) is None
+    RunDirectory(tmp_path).metrics_file.unlink()
+    with pytest.raises(OSError, match=r"metrics.jsonl lacks epochs that checkpoint.pt has"):
+        train(TINY, tmp_path)
+
+
+def test_a_run_that_diverged_does_not_go_on(tmp_path):
+    """Killed between its last checkpoint and its result."""
+    config = replace(TINY, activation="slaf", coefficient_floor=None, optimizer="sgd", lr=1e6)
+    first = train(config, tmp_path)
+    (tmp_path / "result.json").unlink()
+    second = train(config, tmp_path)
+    assert {k: v for k, v in first.items() if k not in TIMES} == {
+        k: v for k, v in second.items() if k not in TIMES
+    }

@@ -282,7 +282,7 @@ def test_a_killed_sweep_leaves_nothing_behind_and_goes_on(tmp_path):
         wait_for(lambda: list(out.rglob("checkpoint.pt")))
         pids = wait_for(held)
         process.kill()
-    wait_for(lambda: not any(map(alive, pids)), 30)
+    wait_for(lambda: not any(map(alive, pids)) and not held(), 30)
     assert main([*args, "--quiet"]) == 0
     for config in runs:
         train(config, tmp_path / "alone" / config.name, CPU)

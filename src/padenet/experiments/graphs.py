@@ -32,14 +32,19 @@ class Graphed:
         self.ticket = tuple(t.to(device, copy=True) for t in ticket)
         before = {id(t): (t, t.detach().clone()) for t in changed()}
         random = torch.cuda.get_rng_state()
-        stream = torch.cuda.Stream()
+        # A lane's own stream: the scratch memory of cuBLAS, whose address a graph keeps, belongs to
+        # the stream it was captured on. The default stream cannot be captured.
+        stream = torch.cuda.current_stream()
+        if stream == torch.cuda.default_stream():
+            stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):
                 step(self.ticket)
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        # thread_local: what other threads do meanwhile, such as pinning memory, is no error.
+        with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
             step(self.ticket)
         with torch.no_grad():
             for tensor in changed():

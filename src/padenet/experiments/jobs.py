@@ -1,8 +1,8 @@
 """Many runs at once on one machine: in processes on a CPU, in turns on a GPU.
 
 A run does not feel the others beside it: its numbers are those of the run alone, with as many
-threads. One that fails is recorded and the rest go on. What is cut, by the deadline, Ctrl-C or a
-kill, goes on from its last checkpoint the next time.
+threads, and on a GPU with ``Place(deterministic=True)``. One that fails is recorded and the rest go
+on. What is cut, by the deadline, Ctrl-C or a kill, goes on from its last checkpoint the next time.
 """
 
 import multiprocessing

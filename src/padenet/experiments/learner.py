@@ -1,5 +1,6 @@
 """Net, optimiser and data of a run on one device: what an epoch of training does."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -44,7 +45,7 @@ class Learner:
     ):
         ranks = ranks or Ranks()
         self.config, self.data, self.device, self.ranks = config, data, device, ranks
-        self.batches: tuple[Batches, Batches] = make_batches(
+        self.train_batches, self.test_batches = make_batches(
             data,
             device,
             seed=config.seed,
@@ -60,13 +61,14 @@ class Learner:
             self.net.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.units = {k: m for k, m in find_activations(self.net).items() if isinstance(m, PAU)}
         self.penalized = [m for m in self.net.modules() if isinstance(m, APL)]
-        self.weights = [p for p in self.net.parameters() if not _among(p, self.units.values())]
+        self.clipped = [p for p in self.net.parameters() if not _among(p, self.units.values())]
         self.optimizer = make_optimizer(config, self.net, device)
         if config.coefficient_floor is not None:
             guard_growth(self.net, self.optimizer, floor=config.coefficient_floor)
         self.model: nn.Module = self.net
         if ranks.world > 1:
             self.model = DistributedDataParallel(self.net)
+        self.mean, self.std = (torch.tensor(v, device=device) for v in (data.mean, data.std))
         self.totals = torch.zeros(4, dtype=torch.float64, device=device)
         self.graph = graph and device.type == "cuda" and ranks.world == 1
         self.graphed: Graphed | None = None
@@ -79,7 +81,7 @@ class Learner:
         self.model.train()
         self.totals.zero_()
         step: Callable[[Ticket], None] = self._train_step
-        for ticket in self.batches[0].tickets(epoch):
+        for ticket in self.train_batches.tickets(epoch):
             if self.graph:
                 self.graphed = self.graphed or Graphed(step, ticket, self._tensors)
                 step = self.graphed
@@ -88,10 +90,11 @@ class Learner:
 
     def test(self) -> Iterator[None]:
         self.model.eval()
+        self.ranks.agree(self.net.buffers())  # each has batch statistics of its own
         self.totals.zero_()
-        for ticket in self.batches[1].tickets(0):
+        for ticket in self.test_batches.tickets(0):
             with torch.no_grad():
-                logits, labels = self._forward(self.net, self.batches[1], ticket, "none")
+                logits, labels = self._forward(self.net, self.test_batches, ticket, "none")
                 self._count(logits, labels, F.cross_entropy(logits, labels))
             yield
 
@@ -101,6 +104,7 @@ class Learner:
             event = torch.cuda.Event()
             event.record()
             while not event.query():
+                time.sleep(50e-6)
                 yield
 
     def means(self, prefix: str, *, top5: bool = False) -> dict[str, float]:
@@ -134,13 +138,13 @@ class Learner:
         self.optimizer.load_state_dict({**optimizer, "state": state["optimizer"]})
 
     def _train_step(self, ticket: Ticket) -> None:
-        logits, labels = self._forward(self.model, self.batches[0], ticket, self.config.augment)
+        logits, labels = self._forward(self.model, self.train_batches, ticket, self.config.augment)
         loss = F.cross_entropy(logits, labels)
         self._count(logits.detach(), labels, loss.detach())
         sum((m.penalty() for m in self.penalized), loss).backward()
         self._clip()
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=not self.graph)
+        self.optimizer.zero_grad()
 
     def _forward(
         self, model: nn.Module, batches: Batches, ticket: Ticket, kind: str
@@ -148,7 +152,7 @@ class Learner:
         images, labels = batches.fetch(ticket)
         on_gpu = self.device.type == "cuda"
         images = augment(images, kind)
-        x = normalise(images, self.data.mean, self.data.std, channels_last=on_gpu)
+        x = normalise(images, self.mean, self.std, channels_last=on_gpu)
         with self._autocast():
             logits = model(x)
         return logits.float(), labels
@@ -167,7 +171,7 @@ class Learner:
     def _clip(self) -> None:
         config = self.config
         if config.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.weights, config.clip_norm)
+            nn.utils.clip_grad_norm_(self.clipped, config.clip_norm)
         if config.coefficient_clip is not None:
             for unit in self.units.values():
                 nn.utils.clip_grad_norm_([unit.a, unit.b], config.coefficient_clip)

@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -30,6 +30,12 @@ class Ranks:
             dist.all_reduce(values)
         return values
 
+    def agree(self, values: Iterable[Tensor]) -> None:
+        """Give all processes the values of the first, in place."""
+        if self.world > 1:
+            for value in values:
+                dist.broadcast(value, 0)
+
     def wait(self) -> None:
         """Until all processes are here."""
         if self.world > 1:
@@ -47,7 +53,8 @@ def join_ranks(device: str = "auto") -> Iterator[Ranks]:
     local = int(os.environ["LOCAL_RANK"])
     if on_gpu:
         torch.cuda.set_device(local)
-    dist.init_process_group("nccl" if on_gpu else "gloo")
+    bound = torch.device("cuda", local) if on_gpu else None
+    dist.init_process_group("nccl" if on_gpu else "gloo", device_id=bound)
     try:
         ranks = Ranks(dist.get_rank(), world, local)
         yield ranks

@@ -1,7 +1,8 @@
 """One run as one idempotent function: a record and a directory in, the result out.
 
 A run that has a result is not repeated, and one that was cut goes on after its last epoch, to the
-same bits as if it had never stopped: on the same machine, with the same number of threads.
+same bits as if it had never stopped: on the same machine, with the same number of threads, on a
+GPU with ``Place(deterministic=True)``.
 """
 
 import math
@@ -76,6 +77,7 @@ def train(
     """The result of the run, computed unless ``path`` has it; None if the deadline came first."""
     for progress in steps(config, path, place, ranks=ranks):
         watch(progress)
+    (ranks or Ranks()).wait()  # for the process that writes
     return RunDirectory(path).result()
 
 
@@ -106,7 +108,7 @@ def steps(
         ranks.wait()  # the first to finish must not write a result that another still looks for
         if ranks.leads:
             directory.failure_file.unlink(missing_ok=True)
-        stack.enter_context(numbers(config, place))
+        stack.enter_context(switches(config, place))
         try:
             yield from _train(config, directory, place, ranks)
         except Exception as error:
@@ -130,16 +132,23 @@ def _train(
         workers=place.workers,
     )
     top5 = len(data.classes) > 10
-    per_epoch, image_count = len(learner.batches[0]), config.batch_size
+    per_epoch, image_count = len(learner.train_batches), config.batch_size
 
     lines: list[Metrics] = []
     checkpoint = directory.checkpoint()
     if checkpoint is not None:
         learner.restore(checkpoint)
         lines = directory.metrics()[: checkpoint["epoch"] + 1]
-    written, reason = time.monotonic(), ""
-    first = lines[-1]["epoch"] + 1 if lines else 0
-    for epoch in range(first, config.epochs + 1):
+        if len(lines) <= checkpoint["epoch"]:
+            raise OSError(
+                f"{directory.metrics_file} lacks epochs that checkpoint.pt has. Put back a copy, "
+                "or delete both to start the run again."
+            )
+    written = time.monotonic()
+    reason = _not_finite(lines[-1]) if lines else ""
+    for epoch in range(len(lines), config.epochs + 1):
+        if reason:
+            break
         start = time.monotonic()
         line: Metrics = {"epoch": epoch}
         whole = Progress(epoch, per_epoch, per_epoch, config.epochs, 0.0)
@@ -164,9 +173,8 @@ def _train(
             written = time.monotonic()
         speed = per_epoch * image_count / max(line["seconds"], 1e-9)
         yield replace(whole, images_per_second=speed, metrics=lines[-1])
-        if last:
-            break
-        if ranks.total(torch.tensor(float(late))).item():  # any process's clock ends all
+        # The clock of any process ends all of them.
+        if not last and ranks.total(torch.tensor(float(late), device=device)).item():
             return
     if ranks.leads:
         directory.write_result(summarize(lines, reason, learner, place))
@@ -175,7 +183,7 @@ def _train(
 def summarize(lines: list[Metrics], reason: str, learner: Learner, place: Place) -> dict[str, Any]:
     """The result of a run from its metrics. A run whose loss was not finite has diverged."""
     seconds = sum(line["seconds"] for line in lines)
-    images = (len(lines) - 1) * len(learner.batches[0]) * learner.config.batch_size
+    images = (len(lines) - 1) * len(learner.train_batches) * learner.config.batch_size
     last, pruning = lines[-1], learner.pruning
     return {
         "status": "diverged" if reason else "done",
@@ -224,23 +232,24 @@ def find_device(name: str, precision: str, ranks: Ranks) -> torch.device:
 
 
 @contextmanager
-def numbers(config: Config, place: Place) -> Iterator[None]:
+def switches(config: Config, place: Place) -> Iterator[None]:
     """torch's global switches as the run needs them, put back afterwards."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic
     strict = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     tf32 = config.precision == "tf32"
     matmul.allow_tf32 = cudnn.allow_tf32 = tf32
     cudnn.deterministic = place.deterministic
     cudnn.benchmark = not place.deterministic
     if place.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once, so it stays
         torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:
         matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic = before
-        torch.use_deterministic_algorithms(strict)
+        torch.use_deterministic_algorithms(strict, warn_only=warn_only)
 
 
 def _rate(learner: Learner) -> float:
@@ -248,9 +257,12 @@ def _rate(learner: Learner) -> float:
 
 
 def _not_finite(line: Metrics) -> str:
-    wrong = [k for k in ("train_loss", "test_loss") if not math.isfinite(line.get(k, 0.0))]
-    return f"{wrong[0]} is not finite in epoch {line['epoch']}" if wrong else ""
+    """Which loss is not, of an epoch as measured or as recorded."""
+    for name in ("train_loss", "test_loss"):
+        if name in line and _finite(line[name]) is None:
+            return f"{name} is not finite in epoch {line['epoch']}"
+    return ""
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -112,6 +112,8 @@ class RunDirectory:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InUse(f"{self.path} is in use: another process trains this run.") from None
+            except OSError:  # a file system without locks
+                pass
             for left in self.path.glob(".*.part"):  # by a process that was killed while it wrote
                 left.unlink()
             yield
@@ -147,7 +149,9 @@ def write(path: Path, content: str | Callable[[IO[bytes]], Any]) -> None:
                 content(file)
             file.flush()
             os.fsync(file.fileno())
-    except (OSError, RuntimeError) as error:  # torch wraps what the disk says
+    except (OSError, RuntimeError) as error:
+        if not isinstance(error, OSError) and not isinstance(error.__context__, OSError):
+            raise  # not torch.save's way to say what the disk said
         raise OSError(
             f"{path} cannot be written ({str(error).splitlines()[0]}). What was there is kept. "
             "Make room or choose another directory. Repeat the command to go on."

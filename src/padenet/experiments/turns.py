@@ -1,5 +1,6 @@
 """Several runs in one process that take turns, a step each: how a GPU is filled with small nets."""
 
+import gc
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
@@ -11,7 +12,7 @@ import torch
 from padenet.experiments.config import Config
 from padenet.experiments.outcome import Outcome, Report, say_nothing
 from padenet.experiments.ranks import Ranks
-from padenet.experiments.run import Place, Progress, find_device, numbers, steps
+from padenet.experiments.run import Place, Progress, find_device, steps, switches
 from padenet.experiments.store import InUse, RunDirectory
 
 Steps = Generator[Progress, None, None]
@@ -35,7 +36,7 @@ def in_turns(
     lanes = deque(Lane(device) for _ in range(jobs))
     for precision in dict.fromkeys(c.precision for c in configs):
         group = deque(c for c in configs if c.precision == precision)
-        with numbers(group[0], place):  # so that a run which ends puts back what the others need
+        with switches(group[0], place):  # so that a run which ends puts back what the others need
             _take_turns(group, Path(out), place, lanes, report)
 
 
@@ -82,6 +83,7 @@ class Lane:
     def clear(self) -> None:
         """After a run: give back the memory of its graph."""
         if self.device.type == "cuda":
+            gc.collect()
             torch.cuda.empty_cache()
 
 

@@ -1,0 +1,78 @@
+"""Runs on a GPU: graphs, several runs in turns, resuming. All with repeatable operations."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from small_runs import numbers_of
+
+from padenet.experiments.config import Config
+from padenet.experiments.run import Place, steps, train
+from padenet.experiments.turns import in_turns
+
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    pytest.mark.no_poison,
+]
+GPU = Place(device="cuda", deterministic=True)
+SMALL = Config(activation="pau", epochs=2, batch_size=256, coefficient_floor=0.1)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("activation", ["relu", "pau", "apl"])
+def test_a_graph_does_the_same_steps(tmp_path, optimizer, activation):
+    """The warm-up leaves no trace: the first replay starts where the run does."""
+    config = replace(
+        SMALL,
+        activation=activation,
+        optimizer=optimizer,
+        momentum=0.5,
+        lr_decay=0.5,
+        clip_norm=5.0,
+        augment="crop-flip",
+    )
+    train(config, tmp_path / "graph", GPU)
+    train(config, tmp_path / "eager", replace(GPU, graph=False))
+    assert numbers_of(tmp_path / "graph") == numbers_of(tmp_path / "eager")
+
+
+@pytest.mark.parametrize("activation", ["pau", "rpau", "rrelu"])
+def test_stopped_and_continued_is_the_same_run(tmp_path, activation, monkeypatch):
+    monkeypatch.setattr("padenet.experiments.run.WRITE_EVERY", 0.0)
+    config = replace(SMALL, activation=activation, epochs=3)
+    train(config, tmp_path / "whole", GPU)
+    for count, _ in enumerate(steps(config, tmp_path / "cut", GPU)):
+        if count == 12:
+            break
+    train(config, tmp_path / "cut", GPU)
+    assert numbers_of(tmp_path / "cut") == numbers_of(tmp_path / "whole")
+
+
+def test_runs_in_turns_are_those_alone(tmp_path):
+    """Three at a time, of different lengths, with noise: none feels the others."""
+    configs = [
+        replace(SMALL, activation=activation, seed=seed, epochs=1 + seed)
+        for activation in ("rpau", "relu")
+        for seed in range(3)
+    ]
+    in_turns(configs, tmp_path / "turns", GPU, 3)
+    for config in configs:
+        train(config, tmp_path / "alone" / config.name, GPU)
+        assert numbers_of(tmp_path / "turns" / config.name) == numbers_of(
+            tmp_path / "alone" / config.name
+        )
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+@pytest.mark.parametrize("net", ["lenet", "vgg8"])
+def test_precisions_train(tmp_path, net, precision):
+    config = replace(SMALL, net=net, precision=precision, epochs=3)
+    assert train(config, tmp_path, GPU)["test_accuracy"] > 60
+
+
+def test_memory_comes_back(tmp_path):
+    """The pools of graphs are freed with their runs."""
+    in_turns([replace(SMALL, seed=0)], tmp_path, GPU, 1)
+    before = torch.cuda.memory_reserved()
+    in_turns([replace(SMALL, seed=s) for s in range(1, 7)], tmp_path, GPU, 2)
+    assert torch.cuda.memory_reserved() <= before + 2**26
