@@ -22,6 +22,7 @@ import torch
 
 from padenet.coefficients import find_start
 from padenet.fit import TARGETS, gain
+from padenet.fit.samples import check_interval
 from padenet.functional import check_shapes, check_spec, rational
 from padenet.polynomials import (
     Array,
@@ -179,18 +180,6 @@ def read_coefficients(
         if not c.isfinite().all():
             raise ValueError(f"{name}={c.tolist()} is not finite: nothing can be said about F.")
     return a.numpy(), b.numpy(), spec
-
-
-def check_interval(interval: Any) -> tuple[float, float]:
-    try:
-        low, high = (float(v) for v in interval)
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"interval={interval!r} must be a pair (low, high), e.g. (-3, 3)."
-        ) from None
-    if not (np.isfinite([low, high]).all() and low < high):
-        raise ValueError(f"interval=({low:g}, {high:g}) must be finite with low < high.")
-    return low, high
 
 
 class _Piece(NamedTuple):

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from padenet.extras import require
-from padenet.facts import check_interval
 from padenet.figures import plot
 from padenet.figures.style import new_grid
 from padenet.figures.units import POINTS, find_height, values
 from padenet.files import replacing
+from padenet.fit.samples import check_interval
 from padenet.nn import PAU
 from padenet.units import Units, find_units
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from padenet.facts import check_interval
+from padenet.fit.samples import check_interval
 from padenet.nn import PAU
 from padenet.units import find_units
 

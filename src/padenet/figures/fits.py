@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from padenet.coefficients import STARTS
-from padenet.facts import check_interval
 from padenet.figures.style import BLACK, BLUE, GREY, ORANGE, PALE, new_figure, new_grid, tidy
 from padenet.fit import TARGETS, Fit
+from padenet.fit.samples import check_interval
 from padenet.functional import rational
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from padenet.facts import check_interval
 from padenet.figures.style import BLUE, GREY, ORANGE, PALE, new_grid, tidy, wrap
+from padenet.fit.samples import check_interval
 from padenet.functional import apply
 from padenet.inputs import Histogram, InputHistogram
 from padenet.nn import PAU, starting_coefficients

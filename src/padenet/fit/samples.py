@@ -35,7 +35,7 @@ def gauss(breaks: Sequence[float], nodes: int) -> tuple[Array, Array]:
 
 
 def sample(f: Any, interval: tuple[float, float] | None) -> Data:
-    low, high = _check_interval((-3.0, 3.0) if interval is None else interval)
+    low, high = check_interval((-3.0, 3.0) if interval is None else interval)
     breaks = [low, 0.0, high] if low < 0 < high else [low, high]
     nodes = [gauss(breaks, n) for n in NODES]
     grid = np.linspace(low, high, GRID)
@@ -64,7 +64,7 @@ def tabulate(f: Any, interval: tuple[float, float] | None, need: int) -> Data:
         i = int(np.flatnonzero(~np.isfinite(x))[0])
         raise ValueError(f"the table f has x[{i}]={x[i]}. Leave out what is not finite.")
     if interval is not None:
-        low, high = _check_interval(interval)
+        low, high = check_interval(interval)
         inside = (x >= low) & (x <= high)
         x, y = x[inside], y[inside]
     order = np.argsort(x, kind="stable")
@@ -123,7 +123,7 @@ def _check_values(x: Array, y: Array, what: str) -> None:
         )
 
 
-def _check_interval(interval: Any) -> tuple[float, float]:
+def check_interval(interval: Any) -> tuple[float, float]:
     try:
         low, high = (float(v) for v in interval)
     except (TypeError, ValueError):
