@@ -1,9 +1,12 @@
 """Merging recorded runs: each once, finished before unfinished, conflicts named; and back."""
 
+from dataclasses import replace
+
 import pytest
 from runs import make_run
 
 from padenet.cli import main
+from padenet.experiments.config import Config
 from padenet.experiments.packing import pack_runs, read_sources, unpack_runs
 from padenet.experiments.store import Run, RunDirectory, pack, read_runs
 
@@ -103,3 +106,19 @@ def test_errors_of_the_command(sources, tmp_path, capsys):
     assert "is a directory. Name a file" in capsys.readouterr().err
     assert main(["pack", str(tmp_path / "none"), str(tmp_path / "x.jsonl.gz")]) == 2
     assert "none is neither" in capsys.readouterr().err
+
+
+def test_why_a_run_stopped_and_what_was_pruned_travel_too(tmp_path):
+    begun = make_run(status="unfinished")
+    run = replace(begun, failure="OSError: full", pruning='{"fraction": 20}')
+    pack([run], tmp_path / "runs.jsonl.gz")
+    (back,) = read_runs(tmp_path / "runs.jsonl.gz")
+    assert (back.failure, back.pruning) == (run.failure, run.pruning)
+    unpack_runs(tmp_path / "runs.jsonl.gz", tmp_path / "out")
+    directory = RunDirectory(tmp_path / "out" / run.config.name)
+    assert directory.read().pruning == run.pruning
+
+
+def test_a_name_cannot_lead_out_of_the_folder():
+    with pytest.raises(ValueError, match="may hold letters"):
+        Config(dataset="../../elsewhere")

@@ -1,6 +1,7 @@
 """Pruning of models of all kinds: forwards of one's own, compilation, export."""
 
 import copy
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -180,3 +181,86 @@ def test_a_pruned_model_exports_to_onnx(tmp_path):
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     (got,) = session.run(None, {session.get_inputs()[0].name: X.numpy()})
     np.testing.assert_allclose(got, pruned(X).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+class Separable(nn.Module):
+    """A depthwise convolution that reads two others side by side."""
+
+    def __init__(self, left, right):
+        super().__init__()
+        self.left, self.right = nn.Conv2d(3, left, 3), nn.Conv2d(3, right, 3)
+        self.depthwise = nn.Conv2d(left + right, left + right, 3, groups=left + right)
+        self.last = nn.Conv2d(left + right, 2, 1)
+
+    def forward(self, x):
+        return self.last(self.depthwise(torch.cat([self.left(x), self.right(x)], 1)))
+
+
+@pytest.mark.parametrize("left, right, fraction", [(32, 64, 25), (5, 6, 50)])
+def test_depthwise_after_concatenation(left, right, fraction):
+    """Each of the two loses its own part."""
+    model = made(Separable(left, right))
+    pruned, _ = padenet.prune(model, fraction, example=X.double())
+    kept = [n - n * fraction // 100 for n in (left, right)]
+    assert [pruned.left.out_channels, pruned.right.out_channels] == kept
+    assert pruned.depthwise.groups == sum(kept)
+
+
+@dataclass
+class Out:
+    features: torch.Tensor
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda y: y * y.shape[1] ** -0.5,  # depends on their number
+        lambda y: put(y),  # writes at a place
+        lambda y: torch.from_numpy(y.detach().numpy()),  # out of sight
+    ],
+)
+def test_a_forward_that_depends_on_channels_is_not_cut_silently(function):
+    with pytest.raises(ValueError, match="skip="):
+        padenet.prune(made(Function(function)), 50, example=X.double())
+
+
+def put(y):
+    y[:, 1] = 5.0
+    return y
+
+
+class Holder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x):
+        return Out(self.conv(x))
+
+
+def test_what_a_dataclass_holds_is_output():
+    """Its filters stay, and there are no others."""
+    with pytest.raises(ValueError, match="conv"):
+        padenet.prune(made(Holder()), 50, example=X.double())
+
+
+class MeanFree(nn.ReLU):
+    """Looks like an activation and looks at all channels."""
+
+    def forward(self, x):
+        return super().forward(x) - x.mean(1, keepdim=True)
+
+
+class Own(nn.Module):
+    def forward(self, x):
+        return x * x.sigmoid()
+
+
+def test_activations_of_ones_own_are_followed():
+    x = X.double()
+    model = made(nn.Sequential(nn.Conv2d(3, 4, 3), Own(), nn.Conv2d(4, 2, 3)))
+    pruned, _ = padenet.prune(model, 50, example=x)
+    assert pruned[0].out_channels == 2
+    model = made(nn.Sequential(nn.Conv2d(3, 4, 3), MeanFree(), nn.Conv2d(4, 2, 3)))
+    with pytest.raises(ValueError, match="skip="):
+        padenet.prune(model, 50, example=x)

@@ -141,7 +141,7 @@ def test_markdown():
     assert to_markdown(TABLE).splitlines()[2:] == [
         "| a_b | Net: mean ± std | Net: best |",
         "| :--- | ---: | ---: |",
-        r"| x\|y <b> | **• 1.00 ± 0.10** (2/3 seeds) | – |",
+        r"| x\|y \<b> | **• 1.00 ± 0.10** (2/3 seeds) | – |",
     ]
 
 

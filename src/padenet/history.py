@@ -3,6 +3,7 @@
 import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -115,7 +116,7 @@ class History:
                     name = kind.pop("name")
                     history._kinds[name] = _Kind(**kind)
                     history._tables[name] = list(file[f"a{i}"]), list(file[f"b{i}"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, EOFError, BadZipFile) as error:
             raise ValueError(f"{path} is no file that History.save wrote ({error}).") from error
         return history
 
@@ -132,6 +133,7 @@ class History:
         columns: int | None = None,
     ) -> None:
         """Write a GIF with one frame a snapshot that takes ``seconds`` and then starts again."""
+        self._need_snapshots()
         image = require("PIL.Image", "plots")
         agg = require("matplotlib.backends.backend_agg", "plots")
         limits = self._limits(check_interval(interval))

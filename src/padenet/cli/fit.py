@@ -102,7 +102,8 @@ def _read_table(path: Path) -> tuple[str, Any]:
     """x and y of a file with two numbers a line; a first line of names is passed over."""
     import numpy as np
 
-    rows = []
+    rows: list[tuple[float, float]] = []
+    named = False
     for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
         cells = line.replace(";", ",").replace("\t", ",").strip().split(",")
         if cells == [""] or line.lstrip().startswith("#"):
@@ -110,7 +111,8 @@ def _read_table(path: Path) -> tuple[str, Any]:
         try:
             x, y = (float(cell) for cell in cells)
         except ValueError:
-            if number == 1 and len(cells) == 2:
+            if not rows and not named and len(cells) == 2:
+                named = True
                 continue
             raise ValueError(f"{path}, line {number}: {line!r} is not two numbers x,y.") from None
         rows.append((x, y))

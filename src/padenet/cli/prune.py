@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from padenet.experiments.ranks import join_ranks
     from padenet.experiments.report import write_report
 
-    configs = make_configs(args)
+    configs, code = make_configs(args), 0
     if args.threads:
         torch.set_num_threads(args.threads)
     with join_ranks(args.device) as ranks:
@@ -60,10 +60,11 @@ def run(args: argparse.Namespace) -> int:
             for stage in stages:
                 if ranks.leads:
                     print(describe(stage.config.name, stage.result), flush=True)
+                code = max(code, 0 if stage.result["status"] == "done" else 3)
         if args.report and ranks.leads:
             files = write_report(args.out, args.report)
             print(f"wrote {len(files)} files to {args.report}")
-    return 0
+    return code
 
 
 def describe(name: str, result: dict[str, object]) -> str:

@@ -81,5 +81,6 @@ def check(name: str, value: Any) -> None:
         raise ValueError(f"{name}={value} must not be negative.")
     if name == "coefficient_floor" and value is not None and not 0 < value < 1:
         raise ValueError(f"{name}={value} must be between 0 and 1, a part of the start's b_n.")
-    if name == "label" and not all(c.isalnum() or c in "._+" for c in value):
-        raise ValueError(f"label={value!r} may hold letters, digits, '.', '_' and '+' only.")
+    signs = {"label": "._+", "dataset": "._+-", "net": "._+-", "activation": "._+-"}.get(name)
+    if signs and not all(c.isalnum() or c in signs for c in value):  # they name directories
+        raise ValueError(f"{name}={value!r} may hold letters, digits and {' '.join(signs)} only.")

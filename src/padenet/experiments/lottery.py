@@ -22,7 +22,7 @@ from padenet.experiments.learner import build_net
 from padenet.experiments.lottery_costs import measure_costs
 from padenet.experiments.nets import NETS
 from padenet.experiments.ranks import Ranks
-from padenet.experiments.run import PRUNING, Place, Progress, load_once, read_pruning, train
+from padenet.experiments.run import Place, Progress, load_once, read_pruning, train
 from padenet.experiments.store import RunDirectory
 from padenet.pruning import Pruning, apply_pruning, prune
 
@@ -55,7 +55,8 @@ def lottery(
     """The stages, each as it ends: the whole net, then the net without each of ``fractions``.
 
     A stage that has a result is not repeated and one that was cut goes on, so the whole procedure
-    may be stopped and called again at any time.
+    may be stopped and called again at any time. One that diverges is the last: there are no weights
+    to go by.
 
     Args:
         config: The run of the whole net, in ``out``/its name.
@@ -85,10 +86,7 @@ def lottery(
             return
         yield Stage(fraction, stage, path, result)
         if result["status"] != "done":
-            raise ValueError(
-                f"{path} {result['status']} ({result['reason']}): there are no weights to go by. "
-                "Change the run, e.g. its lr or clip_norm, under another label."
-            )
+            return
         trained = path
 
 
@@ -138,7 +136,7 @@ def prepare(
         return
     if directory.config_file.exists():
         raise ValueError(
-            f"{path} holds a run without {PRUNING}, so it was not pruned. Choose another "
+            f"{path} holds a run without pruning.json, so it was not pruned. Choose another "
             "directory or label."
         )
     net: nn.Module = whole if before is None else apply_pruning(whole, before)
@@ -153,7 +151,7 @@ def prepare(
     net, pruning = prune(net, fraction, example=example, criterion=criterion, after=before)
     costs = measure_costs(whole, net, make_example(config, data, TIMED))
     path.mkdir(parents=True, exist_ok=True)
-    replace(pruning, costs=costs).save(path / PRUNING)
+    replace(pruning, costs=costs).save(RunDirectory(path).pruning_file)
 
 
 def check_found(
@@ -162,14 +160,14 @@ def check_found(
     """Refuse a stage that is not the next one of this procedure."""
     if (found.fraction, found.criterion) != (fraction, criterion):
         raise ValueError(
-            f"{path / PRUNING} is for {found.fraction:g} % by {found.criterion!r}, not for "
+            f"pruning.json in {path} is for {found.fraction:g} % by {found.criterion!r}, not for "
             f"{fraction:g} % by {criterion!r}. Choose another directory or label."
         )
     for name, kept in (before.filters if before else {}).items():
         if not set(found.filters[name].places) <= set(kept.places):
             raise ValueError(
-                f"{path / PRUNING} keeps filters of {name} that the stage before has lost: it "
-                "comes from other runs or fractions. Choose another directory or label."
+                f"pruning.json in {path} keeps filters of {name} that the stage before has lost: "
+                "it comes from other runs or fractions. Choose another directory or label."
             )
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from padenet.experiments.store import Run, RunDirectory, pack, read_runs
+from padenet.experiments.store import Run, RunDirectory, pack, read_runs, write
 
 
 def read_sources(sources: Iterable[str | Path]) -> list[Run]:
@@ -54,6 +54,8 @@ def unpack_runs(source: str | Path, folder: str | Path) -> list[Run]:
     for wanted, run, directory in chosen:
         if wanted:
             directory.claim(run.config)
+            if run.pruning:
+                write(directory.pruning_file, run.pruning)
             directory.write_metrics(run.metrics)
             if run.result is not None:
                 directory.write_result(run.result)

@@ -29,7 +29,6 @@ from padenet.extras import unknown
 from padenet.pruning import Pruning
 from padenet.registry import ACTIVATIONS
 
-PRUNING = "pruning.json"  # in the directory of a run whose net is pruned
 WRITE_EVERY = 1.0  # seconds between checkpoints, at least: epochs may be shorter
 
 
@@ -204,8 +203,8 @@ def summarize(lines: list[Metrics], reason: str, learner: Learner, place: Place)
 
 def read_pruning(directory: RunDirectory) -> Pruning | None:
     """Which filters the net of a run starts without; None is a whole net."""
-    path = directory.path / PRUNING
-    return Pruning.load(path) if path.exists() else None
+    file = directory.pruning_file
+    return Pruning.load(file) if file.exists() else None
 
 
 @lru_cache(maxsize=4)

@@ -36,13 +36,15 @@ Metrics = dict[str, Any]
 class Run:
     """A run as recorded: ``result`` is None as long as it is not finished.
 
-    ``failure`` says why one that is not finished has stopped, where that is known.
+    ``failure`` says why one that is not finished has stopped, where that is known; ``pruning`` is
+    the text of pruning.json, empty for a whole net.
     """
 
     config: Config
     metrics: list[Metrics]
     result: dict[str, Any] | None
     failure: str = ""
+    pruning: str = ""
 
 
 class InUse(ValueError):
@@ -59,6 +61,7 @@ class RunDirectory:
         self.checkpoint_file = self.path / "checkpoint.pt"
         self.result_file = self.path / "result.json"
         self.failure_file = self.path / "failure.json"
+        self.pruning_file = self.path / "pruning.json"
 
     def claim(self, config: Config) -> None:
         """Make the directory the one of ``config``, or refuse if it is another's."""
@@ -136,7 +139,10 @@ class RunDirectory:
     def read(self) -> Run:
         config = Config.from_dict(read_json(self.config_file))
         failure = read_json(self.failure_file)["reason"] if self.failure_file.exists() else ""
-        return Run(config, self.metrics(), self.result(), failure)
+        pruning = (
+            self.pruning_file.read_text(encoding="utf-8") if self.pruning_file.exists() else ""
+        )
+        return Run(config, self.metrics(), self.result(), failure, pruning)
 
 
 def write(path: Path, content: str | Callable[[IO[bytes]], Any]) -> None:
@@ -181,7 +187,13 @@ def read_runs(source: str | Path) -> list[Run]:
     elif source.exists():
         with gzip.open(source, "rt", encoding="utf-8") as file:
             runs = [
-                Run(Config.from_dict(r["config"]), r["metrics"], r["result"])
+                Run(
+                    Config.from_dict(r["config"]),
+                    r["metrics"],
+                    r["result"],
+                    r.get("failure", ""),
+                    r.get("pruning", ""),
+                )
                 for r in read_lines(file.read(), source)
             ]
     else:
@@ -193,10 +205,13 @@ def read_runs(source: str | Path) -> list[Run]:
 
 def pack(runs: Iterable[Run], path: str | Path) -> None:
     """Write runs into one file, without checkpoints; the same runs give the same bytes."""
-    lines = [
-        json.dumps({"config": asdict(r.config), "result": r.result, "metrics": r.metrics})
-        for r in runs
-    ]
+    lines = []
+    for run in runs:
+        record = asdict(run)
+        for name in ("failure", "pruning"):
+            if not record[name]:
+                del record[name]
+        lines.append(json.dumps(record))
 
     def content(file: IO[bytes]) -> None:
         with gzip.GzipFile(fileobj=file, mode="wb", mtime=0, filename="") as packed:

@@ -45,18 +45,17 @@ def find_layers(flow: Flow) -> list[Layer]:
 
     Those of a unit with groups that cannot be divided are added to the flow's ``stays``.
     """
-    layers: list[Layer] = []
+    found: dict[str, Layer] = {}
     for name, call in flow.calls.items():
         if name not in flow.filters.owners or name in flow.stays:
             continue
-        heads = flow.filters.heads(call.outputs)
-        for layer in layers:
-            if set(layer.heads.tolist()) & set(heads.tolist()):
-                layer.names.append(name)
-                layer.heads = np.array(list(dict.fromkeys([*layer.heads, *heads])), np.int64)
-                break
-        else:
-            layers.append(Layer([name], np.array(list(dict.fromkeys(heads.tolist())), np.int64)))
+        heads = np.unique(flow.filters.heads(call.outputs))
+        for owner in flow.filters.owners_of(heads):
+            own = [h for h in heads.tolist() if flow.filters.owners[h] == owner]
+            layer = found.setdefault(owner, Layer([], np.empty(0, np.int64)))
+            layer.names.append(name)
+            layer.heads = np.union1d(layer.heads, own)
+    layers = list(found.values())
     for unit, lanes, groups in flow.even:
         heads = flow.filters.heads(lanes)
         if (heads == STAYS).all():
@@ -96,7 +95,8 @@ def choose(
             raise ValueError(f"{name} has weights that are not finite, so none is the weakest.")
         heads = flow.filters.heads(flow.calls[name].outputs)
         for head, value in zip(heads.tolist(), values.tolist(), strict=True):
-            scores[head] += value
+            if head in scores:
+                scores[head] += value
     first = layer.names[0]
     here = len(flow.calls[first].outputs)
     before = whole[first].of if first in whole else here

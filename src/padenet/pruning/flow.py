@@ -11,6 +11,7 @@ Either changes what comes before it, so the model is run again until nothing new
 
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
+from dataclasses import is_dataclass
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -74,7 +75,7 @@ class Flow(TorchFunctionMode):
         names = {m: name for name, m in self.model.named_modules()}
         hooks = []
         for module, name in names.items():
-            if not any(module.children()) or isinstance(module, CONVOLUTIONS):
+            if isinstance(module, CONVOLUTIONS) or not (any(module.children()) or _plain(module)):
                 hooks.append(module.register_forward_pre_hook(self._enter))
                 hooks.append(module.register_forward_hook(self._leave(name), with_kwargs=True))
         for x in _tensors(example):
@@ -205,9 +206,10 @@ class Flow(TorchFunctionMode):
         kwargs = kwargs or {}
         y = function(*args, **kwargs)
         inputs = [x for x in _tensors((args, kwargs)) if self._channels(x)]
-        if self.depth or not inputs or not any(True for _ in _tensors(y)):
-            return y
         name = operation(function)
+        hidden = name in ("setitem", "numpy", "tolist", "array")  # out of sight from here on
+        if self.depth or not inputs or not (hidden or any(True for _ in _tensors(y))):
+            return y
         found = self._function(name, inputs, y, args, kwargs) if isinstance(y, Tensor) else None
         if found is not None:
             self._note(y, found)
@@ -232,7 +234,7 @@ class Flow(TorchFunctionMode):
         if others or len(inputs) != 2 or name not in ("add", "mul"):
             return None
         a, b = xs
-        if _equal(a.lanes, b.lanes):
+        if _equal(self.filters.heads(a.lanes), self.filters.heads(b.lanes)):
             return Channels(a.lanes, visible)
         equally_wide = len(a.lanes) == len(b.lanes)
         stay = (a.lanes == STAYS).any() or (b.lanes == STAYS).any()
@@ -269,6 +271,12 @@ def follow(model: nn.Module, example: Tensor | tuple[Any, ...], stays: dict[str,
             return flow
 
 
+def _plain(module: nn.Module) -> bool:
+    """Whether it is somebody's own function as a module, whose forward can be followed."""
+    own = not type(module).__module__.startswith(("torch.", "padenet."))
+    return own and not module._parameters and not module._buffers
+
+
 def _equal(a: Lanes, b: Lanes) -> bool:
     return len(a) == len(b) and bool((a == b).all())
 
@@ -281,3 +289,5 @@ def _tensors(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, (tuple, list)):
         for v in value:
             yield from _tensors(v)
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from _tensors(list(vars(value).values()))

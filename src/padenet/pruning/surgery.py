@@ -1,11 +1,14 @@
 """Cuts made in a model, and cuts of cuts."""
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from padenet.pruning.layers import cut_layer
-from padenet.pruning.record import Cut, Size, run_measured
+from padenet.pruning.record import Cut, Kept, Size, run_measured
 from padenet.pruning.spread import Spread
 
 LAYER, SPREAD = "layer", "spread"  # names in the Sequential that takes the place of a layer
@@ -24,21 +27,75 @@ def make_cuts(model: nn.Module, cuts: dict[str, Cut]) -> None:
 
 
 def make_checked_cuts(model: nn.Module, cuts: dict[str, Cut], example: Any) -> tuple[Size, Size]:
-    """The sizes before and after; the shapes that the model gives must stay."""
+    """The sizes before and after; what the model gives must be what masks would give."""
+    expected = run_masked(model, cuts, example)
     before, output = run_measured(model, example)
     shapes = _shapes(output)
     make_cuts(model, cuts)
     try:
         after, output = run_measured(model, example)
         same, wrong = _shapes(output) == shapes, "the output has another shape"
-    except (RuntimeError, ValueError, IndexError) as error:
+    except (RuntimeError, ValueError, IndexError, AttributeError, TypeError) as error:
         same, wrong = False, str(error).splitlines()[0]
     if not same:
         raise ValueError(
             f"the model does not run with fewer channels: {wrong}. Its forward may contain a fixed "
             "number of them, as in x.view(-1, 9216): write x.flatten(1)."
         )
+    if not _close(output, expected):
+        raise ValueError(
+            "the smaller model does not give what the whole one gives with the removed channels "
+            "set to zero: its forward depends on their number or places, or on chance. Write it "
+            "without, or leave the convolutions before that out: skip=[...]."
+        )
     return before, after
+
+
+def run_masked(model: nn.Module, cuts: dict[str, Cut], example: Any) -> Any:
+    """What the whole model gives with the channels that go set to zero where they are read."""
+    hooks = []
+    for name, cut in cuts.items():
+        module = model.get_submodule(name)
+        if cut.inputs is not None:
+            hooks.append(module.register_forward_pre_hook(partial(_mask_input, cut.inputs)))
+        if cut.spread and not isinstance(module, Spread):
+            assert cut.outputs is not None
+            hooks.append(module.register_forward_hook(partial(_mask_output, cut.outputs)))
+    try:
+        return run_measured(model, example)[1]
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _mask_input(kept: Kept, module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    return _mask(kept, inputs[0]), *inputs[1:]
+
+
+def _mask_output(kept: Kept, module: nn.Module, inputs: tuple[Any, ...], y: Tensor) -> Tensor:
+    return _mask(kept, y)
+
+
+def _mask(kept: Kept, x: Tensor) -> Tensor:
+    mask = x.new_zeros(kept.of)
+    mask[list(kept.places)] = 1
+    return x * mask.reshape(-1, *[1] * (x.ndim - 2))
+
+
+def _close(output: Any, expected: Any) -> bool:
+    """To the square root of the precision: sums of fewer terms round differently, no more."""
+    if isinstance(output, Tensor):
+        if not output.is_floating_point():
+            return True
+        known = expected[expected.isfinite()]
+        size = known.abs().max().item() if known.numel() else 0.0
+        allowed = torch.finfo(output.dtype).eps ** 0.5 * max(size, 1e-30)
+        return torch.allclose(output, expected, rtol=0, atol=allowed, equal_nan=True)
+    if isinstance(output, (tuple, list)):
+        return all(map(_close, output, expected))
+    if isinstance(output, Mapping):
+        return all(_close(v, expected[k]) for k, v in output.items())
+    return True
 
 
 def _spread(model: nn.Module, module: nn.Module, cut: Cut) -> None:
@@ -85,4 +142,6 @@ def _shapes(output: Any) -> Any:
         return output.shape
     if isinstance(output, (tuple, list)):
         return [_shapes(o) for o in output]
+    if isinstance(output, Mapping):
+        return {k: _shapes(v) for k, v in output.items()}
     return None

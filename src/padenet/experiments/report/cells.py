@@ -81,7 +81,7 @@ def final(run: Run, measure: str) -> float | None:
 def status(run: Run) -> str:
     """ "done", "diverged", "failed" or "unfinished"; done without an accuracy is failed."""
     if run.result is None:
-        return "unfinished"
+        return "failed" if run.failure else "unfinished"
     found = str(run.result.get("status", "failed"))
     return "failed" if found == "done" and final(run, "test_accuracy") is None else found
 

@@ -35,7 +35,8 @@ def to_markdown(table: Table) -> str:
     """The caption, then the table."""
     heads = [f"{c.group}: {c.title}" if c.group else c.title for c in table.columns]
     rules = ["---:" if c.numeric else ":---" for c in table.columns]
-    rows = [heads, rules, *([_markdown(e) for e in row] for row in table.rows)]
+    cells = ([_markdown(e) for e in row] for row in table.rows)
+    rows = [[_escape(h) for h in heads], rules, *cells]
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([table.caption, "", *lines]) + "\n"
 
@@ -43,7 +44,11 @@ def to_markdown(table: Table) -> str:
 def _markdown(entry: Entry) -> str:
     text = f"**{entry.mark} {entry.text}**" if entry.mark else entry.text
     text = f"{text} ({entry.note})" if entry.note else text
-    return " ".join(text.split()).replace("|", r"\|")
+    return _escape(text)
+
+
+def _escape(text: str) -> str:
+    return " ".join(text.split()).replace("|", r"\|").replace("<", r"\<")
 
 
 def to_latex(table: Table) -> str:

@@ -1,5 +1,6 @@
 """The paper's pruning figure and table: accuracy against the fraction of filters removed."""
 
+import json
 import math
 import statistics
 from collections.abc import Iterable
@@ -92,8 +93,9 @@ def pruning_curves(runs: Iterable[Run]) -> list[list[Point]]:
 
 
 def fraction_of(run: Run) -> float:
-    """In percent: 0 for a whole net, and for a run that is not finished."""
-    return float((run.result or {}).get("pruning", {}).get("fraction", 0))
+    """In percent: 0 for a whole net."""
+    known = json.loads(run.pruning) if run.pruning else (run.result or {}).get("pruning", {})
+    return float(known.get("fraction", 0))
 
 
 def pruning_table(curves: list[list[Point]]) -> Table:
