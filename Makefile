@@ -21,9 +21,8 @@ help: ## print this list
 demo: .venv/.ready ## train on the embedded digits and write a report
 	@$(BIN)/padenet sweep demo --out runs/demo --jobs $(JOBS)
 	@$(BIN)/padenet report runs/demo --out runs/demo-report
-	@echo "open runs/demo-report/report.html"
 
-check: lint types test ## lint, types and tests: what CI runs
+check: .venv/.complete lint types test ## lint, types and all tests: what CI runs
 
 test: .venv/.installed ## run the tests
 	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
@@ -43,13 +42,14 @@ bench: .venv/.installed ## measure the CPU kernels
 	@$(BIN)/python benchmarks/cpu.py $(ARGS)
 
 clean: ## remove builds and caches; the next make rebuilds the native library
-	@rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .venv/.ready .venv/.installed
+	@rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .venv/.ready .venv/.installed .venv/.complete
 	@rm -f src/padenet/*padenet_native.*
 	@find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Editable, so edits under src/ count at once; C++ edits come through the prerequisites.
 # Without build isolation, so a rebuild takes seconds and needs no network.
-# .ready has what the commands need, .installed what development needs besides.
+# .ready has what the commands need, .installed what development needs besides, .complete what
+# every test needs.
 SOURCES := pyproject.toml CMakeLists.txt constraints.txt $(wildcard native/*)
 
 .venv/.ready: $(SOURCES)
@@ -61,4 +61,8 @@ SOURCES := pyproject.toml CMakeLists.txt constraints.txt $(wildcard native/*)
 
 .venv/.installed: .venv/.ready
 	@$(PIP) --no-build-isolation -e ".[dev]"
+	@touch $@
+
+.venv/.complete: .venv/.installed
+	@$(PIP) --no-build-isolation -e ".[ci]"
 	@touch $@

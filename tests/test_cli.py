@@ -219,7 +219,7 @@ def test_inspect_errors(capsys, tmp_path):
     torch.save(nn.Linear(2, 2), file)
     assert "Save the state dict" in fails(capsys, "inspect", file)
     file.write_bytes(b"nothing")
-    assert "cannot be read as a checkpoint" in fails(capsys, "inspect", file)
+    assert "is no checkpoint of tensors" in fails(capsys, "inspect", file)
     assert "No such file" in fails(capsys, "inspect", tmp_path / "none.pt")
 
 

@@ -45,13 +45,14 @@ def test_names_tell_runs_apart():
 
 @pytest.mark.parametrize(
     "name, runs, activations",
-    [("demo", 18, 6), ("table2", 260, 13), ("table3", 280, 14), ("imagenet", 10, 10)],
+    [("demo", 18, 6), ("table2", 260, 13), ("table3", 275, 14), ("imagenet", 10, 10)],
 )
 def test_recipes_are_the_tables(name, runs, activations):
     configs = recipes.RECIPES[name]()
     assert len(configs) == len({c.name for c in configs}) == runs
     counts = Counter(c.activation for c in configs)
-    assert len(counts) == activations and len(set(counts.values())) == 1
+    assert len(counts) == activations
+    assert len(set(counts.values())) == (2 if name == "table3" else 1)  # no Maxout in DenseNet
     for config in configs:  # the activation and what belongs to the units differ, nothing else
         other = next(
             c

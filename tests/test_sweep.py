@@ -153,7 +153,9 @@ def test_command_refuses(recipe, tmp_path, capsys):
 def test_time_limit(recipe, tmp_path, capsys):
     args = ["sweep", recipe, "--out", str(tmp_path / "out"), "--device", "cpu"]
     assert main([*args, "--time-limit", "0s"]) == 4
-    text = "4 waiting\nThe time limit came first. Repeat the command to go on.\n"
+    text = (
+        "4 waiting\nSome were cut by the time limit or are in use elsewhere: repeat the command.\n"
+    )
     assert capsys.readouterr().out.endswith(text)
 
 

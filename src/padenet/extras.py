@@ -14,7 +14,7 @@ def require(module: str, extra: str) -> ModuleType:
         package = module.split(".")[0]
         raise ImportError(
             f"{package} is needed for this and cannot be imported ({error}): "
-            f"pip install 'padenet[{extra}]'."
+            f"pip install 'padenet[{extra}]', in a checkout '.[{extra}]'."
         ) from error
 
 

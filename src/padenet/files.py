@@ -10,6 +10,8 @@ from pathlib import Path
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary name beside ``path`` to write to; it takes the place of ``path`` at the end."""
     path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path} cannot be written: {path.parent} is not a directory.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield temporary

@@ -63,10 +63,11 @@ def read_units(
 def _load(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    except FileNotFoundError:
+        raise
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
         raise ValueError(
-            f"{path} cannot be read as a checkpoint of tensors ({line}). Save the state dict: "
+            f"{path} is no checkpoint of tensors, or cut short. Save the state dict: "
             "torch.save(model.state_dict(), path)."
         ) from error
 

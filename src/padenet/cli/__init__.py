@@ -9,6 +9,8 @@ import argparse
 import importlib
 import sys
 
+import padenet
+
 COMMANDS: tuple[str, ...] = (
     "data",
     "fit",
@@ -24,6 +26,7 @@ COMMANDS: tuple[str, ...] = (
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="padenet", description="Learnable rational activations.")
+    parser.add_argument("--version", action="version", version=f"padenet {padenet.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name in COMMANDS:
         module = importlib.import_module(f"padenet.cli.{name}")

@@ -12,6 +12,32 @@ if TYPE_CHECKING:
     from padenet.experiments.run import Place
 
 
+HELP = {
+    "dataset": "digits (default), mnist, fashion-mnist, cifar10, imagenet",
+    "net": "lenet (default), vgg, vgg8, mobilenetv2, resnet101, densenet121, mobilenetv2-imagenet",
+    "activation": "relu, lrelu, swish, …, pau (default), rpau: docs/networks.md lists them",
+    "seed": "of weights, order and noise",
+    "label": "tells apart runs that differ in other fields; part of the name",
+    "epochs": "number of epochs",
+    "batch_size": "of all processes together",
+    "augment": "none, crop-flip or rotate",
+    "precision": "fp32, tf32 (GPU) or bf16",
+    "optimizer": "adam or sgd",
+    "lr": "learning rate",
+    "momentum": "of sgd",
+    "weight_decay": "of weights; parameters of activations have none",
+    "lr_decay": "factor on lr every LR_EVERY epochs",
+    "lr_every": "epochs from one decay to the next",
+    "clip_norm": "greatest norm of the gradient of all weights, or none",
+    "start": "stored start of pau and rpau, e.g. lrelu, swish",
+    "form": "of pau and rpau: safe, abs_terms, free, offset",
+    "alpha": "half width of the noise of rpau",
+    "coefficient_lr": "constant rate of the coefficients; none: as lr",
+    "coefficient_clip": "greatest norm of the gradient of each unit, or none",
+    "coefficient_floor": "part of its start that b_n keeps, or none: docs/stability.md",
+}
+
+
 def add_record(parser: argparse.ArgumentParser, *, leave: tuple[str, ...] = ()) -> None:
     """An option for every field of a run's record; those not given keep the protocol's value."""
     group = parser.add_argument_group("fields of the record", "unless given, the protocol's values")
@@ -24,6 +50,7 @@ def add_record(parser: argparse.ArgumentParser, *, leave: tuple[str, ...] = ()) 
             default=argparse.SUPPRESS,
             type=_reader(hints[field.name]),
             metavar=field.name.upper(),
+            help=HELP[field.name],
         )
 
 
@@ -32,12 +59,12 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("place")
     group.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1")
     group.add_argument("--data-dir", help="directory of the data sets (or PADENET_DATA)")
-    group.add_argument("--threads", type=int, help="CPU threads of each process")
+    group.add_argument("--threads", type=_positive, help="CPU threads of each process")
     group.add_argument(
         "--deterministic", action="store_true", help="repeat bit for bit on a GPU too"
     )
     group.add_argument("--no-graph", action="store_true", help="no CUDA graphs")
-    group.add_argument("--workers", type=int, default=4, help="processes that decode images")
+    group.add_argument("--workers", type=_positive, default=4, help="processes that decode images")
 
 
 def make_place(args: argparse.Namespace, deadline: float = math.inf) -> "Place":
@@ -69,6 +96,13 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
     """The fields of the record that the command line gave."""
     names = {f.name for f in fields(Config)}
     return {k: v for k, v in vars(args).items() if k in names}
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not at least 1")
+    return value
 
 
 def _reader(hint: Any) -> Any:

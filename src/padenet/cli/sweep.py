@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     print(count(statuses))
     code = exit_code(statuses)
     if code == 4:
-        print("The time limit came first. Repeat the command to go on.")
+        print("Some were cut by the time limit or are in use elsewhere: repeat the command.")
     return code
 
 

@@ -46,7 +46,9 @@ def guard_growth(model: nn.Module, optimizer: Optimizer, *, floor: float = 0.1) 
     ``safe`` excludes poles, not growth. While b_n keeps the sign of its start, a unit grows like
     x^(m - n). Once b_n passes 0, A(x) has a zero far out; Q is 1 there, and F as large as P: with
     b_4 = -0.004 the default unit reaches 5 million at x = 31. So b_n is held at ``floor`` times
-    its start, or beyond. Units whose start has b_n = 0 are left alone.
+    its start, or beyond. Units whose start has b_n = 0 are left alone. For starts with a small b_n,
+    as those of smooth functions, this is little protection: give ``param_groups`` a lower
+    ``coefficient_lr`` besides.
 
     Args:
         model: Its units, as they are now, are guarded.

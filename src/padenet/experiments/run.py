@@ -216,7 +216,12 @@ def find_device(name: str, precision: str, ranks: Ranks) -> torch.device:
     """The device of that name, checked; "auto" is the GPU where there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(name)
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(
+            f"unknown device {name!r}. Use 'auto', 'cpu', 'cuda' or 'cuda:1'."
+        ) from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={name!r}, but torch sees no GPU here. Use device='cpu'.")
     if device.type not in ("cuda", "cpu"):

@@ -66,8 +66,9 @@ class RunDirectory:
     def claim(self, config: Config) -> None:
         """Make the directory the one of ``config``, or refuse if it is another's."""
         self.path.mkdir(parents=True, exist_ok=True)
-        if not self.config_file.exists():
-            write(self.config_file, config.to_json() + "\n")
+        begun = (self.metrics_file, self.checkpoint_file, self.result_file)
+        if not self.config_file.exists() or not any(f.exists() for f in begun):
+            write(self.config_file, config.to_json() + "\n")  # nothing is lost with the old one
             return
         found = read_json(self.config_file)
         wanted = json.loads(config.to_json())
@@ -132,7 +133,7 @@ class RunDirectory:
             return torch.load(self.checkpoint_file, map_location="cpu", weights_only=True)
         except Exception as error:
             raise OSError(
-                f"{self.checkpoint_file} cannot be read ({str(error).splitlines()[0]}). "
+                f"{self.checkpoint_file} cannot be read: it is cut short, or not a checkpoint. "
                 "Delete it to start the run again, or put back a copy."
             ) from error
 
@@ -166,9 +167,14 @@ def write(path: Path, content: str | Callable[[IO[bytes]], Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError(f"a {type(found).__name__}, not an object")
+        return found
     except ValueError as error:
-        raise ValueError(f"{path} is not JSON ({error}). Delete it or put back a copy.") from error
+        raise ValueError(
+            f"{path} is not what it should be ({error}). Delete it or put back a copy."
+        ) from error
 
 
 def read_lines(text: str, path: Path) -> Iterator[dict[str, Any]]:
@@ -185,7 +191,12 @@ def read_runs(source: str | Path) -> list[Run]:
     if source.is_dir():
         runs = [RunDirectory(p.parent).read() for p in source.rglob("config.json")]
     elif source.exists():
-        with gzip.open(source, "rt", encoding="utf-8") as file:
+        try:
+            with gzip.open(source, "rt", encoding="utf-8") as file:
+                text = file.read()
+        except (OSError, EOFError, UnicodeDecodeError) as error:
+            raise ValueError(f"{source} is not a whole file of packed runs ({error}).") from error
+        try:
             runs = [
                 Run(
                     Config.from_dict(r["config"]),
@@ -194,8 +205,10 @@ def read_runs(source: str | Path) -> list[Run]:
                     r.get("failure", ""),
                     r.get("pruning", ""),
                 )
-                for r in read_lines(file.read(), source)
+                for r in read_lines(text, source)
             ]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{source} holds a line that is no run ({error!r}).") from error
     else:
         raise FileNotFoundError(f"{source} is neither a directory of runs nor a packed file.")
     if not runs:
