@@ -71,7 +71,7 @@ class Learner:
         self.mean, self.std = (torch.tensor(v, device=device) for v in (data.mean, data.std))
         self.totals = torch.zeros(4, dtype=torch.float64, device=device)
         self.graph = graph and device.type == "cuda" and ranks.world == 1
-        self.graphed: Graphed | None = None
+        self.graphs: dict[tuple[str, torch.Size], Graphed] = {}
 
     def train(self, epoch: int) -> Iterator[None]:
         """One epoch, counted from 1."""
@@ -79,24 +79,12 @@ class Learner:
         # Seeded anew each epoch: nothing random outlives it, so a checkpoint holds no generator.
         torch.manual_seed(_seed(self.config.seed, epoch, self.ranks.rank))
         self.model.train()
-        self.totals.zero_()
-        step: Callable[[Ticket], None] = self._train_step
-        for ticket in self.train_batches.tickets(epoch):
-            if self.graph:
-                self.graphed = self.graphed or Graphed(step, ticket, self._tensors)
-                step = self.graphed
-            step(ticket)
-            yield
+        yield from self._each("train", self._train_step, self.train_batches.tickets(epoch))
 
     def test(self) -> Iterator[None]:
         self.model.eval()
         self.ranks.agree(self.net.buffers())  # each has batch statistics of its own
-        self.totals.zero_()
-        for ticket in self.test_batches.tickets(0):
-            with torch.no_grad():
-                logits, labels = self._forward(self.net, self.test_batches, ticket, "none")
-                self._count(logits, labels, F.cross_entropy(logits, labels))
-            yield
+        yield from self._each("test", self._test_step, self.test_batches.tickets(0))
 
     def settle(self) -> Iterator[None]:
         """Until a GPU has done what was asked of it, without standing in the way of other runs."""
@@ -137,6 +125,20 @@ class Learner:
         optimizer = self.optimizer.state_dict()
         self.optimizer.load_state_dict({**optimizer, "state": state["optimizer"]})
 
+    def _each(
+        self, name: str, step: Callable[[Ticket], None], tickets: Iterator[Ticket]
+    ) -> Iterator[None]:
+        self.totals.zero_()
+        for ticket in tickets:
+            if self.graph:
+                key = name, ticket[0].shape  # the last batch of a test may be smaller
+                if key not in self.graphs:
+                    self.graphs[key] = Graphed(step, ticket, self._tensors)
+                self.graphs[key](ticket)
+            else:
+                step(ticket)
+            yield
+
     def _train_step(self, ticket: Ticket) -> None:
         logits, labels = self._forward(self.model, self.train_batches, ticket, self.config.augment)
         loss = F.cross_entropy(logits, labels)
@@ -145,6 +147,12 @@ class Learner:
         self._clip()
         self.optimizer.step()
         self.optimizer.zero_grad()
+
+    @torch.no_grad()
+    def _test_step(self, ticket: Ticket) -> None:
+        logits, labels = self._forward(self.net, self.test_batches, ticket, "none")
+        self._count(logits, labels, F.cross_entropy(logits, labels))
+        self._count_among5(logits, labels)
 
     def _forward(
         self, model: nn.Module, batches: Batches, ticket: Ticket, kind: str
@@ -163,10 +171,15 @@ class Learner:
         return nullcontext()
 
     def _count(self, logits: Tensor, labels: Tensor, loss: Tensor) -> None:
-        n = len(labels)
-        best = logits.topk(min(5, logits.shape[1])).indices == labels[:, None]
-        sums = [loss.double() * n, best[:, 0].sum(), best.sum(), torch.full_like(loss, n)]
-        self.totals += torch.stack([s.double() for s in sums])
+        """In few operations, each of them a kernel: a small net would feel more."""
+        loss_sum, right, _, count = self.totals
+        loss_sum.add_(loss, alpha=len(labels))
+        right.add_((logits.argmax(1) == labels).sum())
+        count.add_(len(labels))
+
+    def _count_among5(self, logits: Tensor, labels: Tensor) -> None:
+        among = logits.topk(min(5, logits.shape[1])).indices
+        self.totals[2].add_((among == labels[:, None]).sum())
 
     def _clip(self) -> None:
         config = self.config
@@ -228,20 +241,38 @@ def make_optimizer(config: Config, net: nn.Module, device: torch.device) -> torc
             start=config.lr,
             decays=True,
         ),
-        dict(params=[p for p in parameters if _among(p, others)], start=config.lr, decays=True),
+        dict(
+            params=[p for p in parameters if _among(p, others)],
+            weight_decay=0.0,
+            start=config.lr,
+            decays=True,
+        ),
         dict(
             params=[p for p in parameters if _among(p, units)],
+            weight_decay=0.0,
             start=config.lr if own is None else own,
             decays=own is None,
         ),
     ]
-    groups = [g for g in groups if g["params"]]
+    groups = _merge(groups)
     on_gpu = device.type == "cuda"
     for group in groups:
         group["lr"] = torch.tensor(group["start"], device=device) if on_gpu else group["start"]
     if config.optimizer == "adam":
         return torch.optim.Adam(groups, fused=True, capturable=on_gpu)
     return torch.optim.SGD(groups, momentum=config.momentum, fused=True)
+
+
+def _merge(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those with the same settings as one, since the optimiser works group by group; none empty."""
+    merged: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for group in groups:
+        settings = tuple(v for k, v in group.items() if k != "params")
+        if settings in merged:
+            merged[settings]["params"] += group["params"]
+        elif group["params"]:
+            merged[settings] = group
+    return list(merged.values())
 
 
 def _among(parameter: Tensor, modules: Any) -> bool:

@@ -1,5 +1,6 @@
 """Where numbers come from: the machine, the versions and the commit."""
 
+import os
 import platform
 import subprocess
 from functools import lru_cache
@@ -34,7 +35,12 @@ def _processor() -> str:
 
 @lru_cache
 def _commit() -> str:
-    """Of the source tree padenet runs from, with a + if files differ; empty if installed."""
+    """Of the source tree padenet runs from, with a + if files differ; empty if installed.
+
+    PADENET_COMMIT says it for a tree that was copied without its history.
+    """
+    if given := os.environ.get("PADENET_COMMIT"):
+        return given
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return ""

@@ -72,7 +72,8 @@ def normalise(
     exact = torch.promote_types(dtype, torch.float32)
     m, s = (_per_channel(values, images, exact) for values in (mean, std))
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    x = images.contiguous(memory_format=layout).to(exact)
+    # A new tensor, so that a single channel has the strides of the layout too: convolutions look.
+    x = images.to(exact, memory_format=layout, copy=True)
     return x.sub_(m * 255).div_(s * 255).to(dtype)
 
 
