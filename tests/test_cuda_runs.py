@@ -1,6 +1,7 @@
 """Runs on a GPU: graphs, several runs in turns, resuming. All with repeatable operations."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -76,5 +77,5 @@ def test_memory_comes_back(tmp_path):
     for count in (2, 2, 12):
         in_turns([replace(SMALL, seed=next(seeds)) for _ in range(count)], tmp_path, GPU, 2)
         reserved.append(torch.cuda.memory_reserved())
-    two_runs, twelve = (b - a for a, b in zip(reserved, reserved[1:], strict=False))
+    two_runs, twelve = (b - a for a, b in pairwise(reserved))
     assert twelve <= two_runs + 2**25
