@@ -2,18 +2,21 @@
 
     steps   the time of a training step, measured in turns, each candidate with its own net:
             a plain PyTorch loop with ReLU, the library's step with ReLU, with PAU, with RPAU
-    runs    whole runs through ``padenet.experiments.run.train``, evaluation included, and several
-            of them at once (GPU only: --runs)
+    runs    whole runs through ``padenet.experiments.run.train``, start and evaluation included,
+            several of them at once, and an epoch of MobileNetV2 (GPU only: --runs)
 
-Images are random: a step takes the same time for any. On the CPU the machine must be idle.
+Images are random but for whole runs: a step takes the same time for any. On the CPU the machine
+must be idle. On a GPU, convolutions are those that cuDNN takes without trying all it has; whole
+runs try, as runs do.
 """
 
 import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 
 import torch
@@ -24,24 +27,30 @@ from padenet.experiments.config import Config
 from padenet.experiments.data import Dataset, normalise
 from padenet.experiments.learner import Learner, build_net
 from padenet.experiments.recipes import paper
+from padenet.experiments.run import Place, train
+from padenet.experiments.turns import in_turns
 
 NETS = {  # and the data sets whose protocol they are timed under
     "lenet": "fashion-mnist",
     "vgg": "fashion-mnist",
     "vgg8": "cifar10",
     "mobilenetv2": "cifar10",
+    "resnet101": "cifar10",
+    "densenet121": "cifar10",
 }
 PLAIN = "plain loop, relu"
+ACTIVATIONS = ("relu", "pau", "rpau")
 
 
-def make_data(name: str, batch: int) -> Dataset:
+def make_data(name: str, count: int) -> Dataset:
     channels = 3 if name == "cifar10" else 1
     draw = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (8 * batch, channels, 32, 32), dtype=torch.uint8, generator=draw)
-    labels = torch.randint(0, 10, (8 * batch,), generator=draw)
+    images = torch.randint(0, 256, (count, channels, 32, 32), dtype=torch.uint8, generator=draw)
+    labels = torch.randint(0, 10, (count,), generator=draw)
     classes = tuple(map(str, range(10)))
     mean, std = (0.5,) * channels, (0.25,) * channels
-    return Dataset(name, images, labels, images, labels, classes, mean, std)
+    test = slice(count // 5)
+    return Dataset(name, images, labels, images[test], labels[test], classes, mean, std)
 
 
 def endless(learner: Learner) -> Iterator[None]:
@@ -75,52 +84,87 @@ def plain_step(config: Config, data: Dataset, device: torch.device) -> Callable[
     return step
 
 
-def time_steps(net: str, device: torch.device, precision: str, seconds: float) -> Iterator[Record]:
+def time_steps(net: str, device: torch.device, args: argparse.Namespace) -> Iterator[Record]:
+    on_gpu = device.type == "cuda"
     dataset = NETS[net]
-    base = paper(Config(dataset=dataset, net=net, activation="relu", precision=precision))
-    base = Config(**{**vars(base), "augment": "none"})
-    data = make_data(dataset, base.batch_size)
-    calls: dict[str, Callable[[], object]] = {PLAIN: plain_step(base, data, device)}
-    for activation in ("relu", "pau", "rpau"):
-        learner = Learner(Config(**{**vars(base), "activation": activation}), data, device)
+    base = paper(Config(dataset=dataset, net=net, activation="relu"))
+    base = replace(base, precision=args.precision, augment="none")
+    base = replace(base, batch_size=args.batch or base.batch_size)
+    data = make_data(dataset, 8 * base.batch_size)
+    calls: dict[str, Callable[[], object]] = {}
+    if args.plain:
+        calls[PLAIN] = plain_step(base, data, device)
+    for activation in args.activations:
+        learner = Learner(paper_like(base, activation), data, device)
         calls[activation] = partial(next, endless(learner))
-    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    for name, times in interleave(calls, seconds, least=6, synchronize=wait).items():
-        yield {"net": net, "batch": base.batch_size, "precision": precision, "what": name, **times}
+    wait = torch.cuda.synchronize if on_gpu else lambda: None
+    timed = interleave(
+        calls, args.seconds, repeats=4 if on_gpu else 1, least=4 if on_gpu else 6, synchronize=wait
+    )
+    for name, times in timed.items():
+        yield {
+            "net": net,
+            "batch": base.batch_size,
+            "precision": args.precision,
+            "what": name,
+            **times,
+        }
+
+
+def paper_like(base: Config, activation: str) -> Config:
+    """``base`` with another activation, and what the protocol gives that one."""
+    given = paper(replace(base, activation=activation))
+    return replace(given, **{f: getattr(base, f) for f in ("precision", "augment", "batch_size")})
 
 
 def time_runs(data_dir: str, epochs: int) -> Iterator[Record]:
-    """Whole runs on the GPU: seconds an epoch, evaluation included, and runs at the same time."""
-    from padenet.experiments.jobs import in_turns
-    from padenet.experiments.run import Place, train
-
+    """Whole runs on the GPU, and runs at the same time. The first of a kind also warms up."""
     place = Place(device="cuda", data_dir=data_dir)
-    with tempfile.TemporaryDirectory() as out:
-        for net in ("lenet", "vgg"):
-            for activation in ("relu", "pau"):
-                config = paper(Config(dataset="fashion-mnist", net=net, activation=activation))
-                config = Config(**{**vars(config), "precision": "bf16", "epochs": epochs})
-                start = time.perf_counter()
-                result = train(config, Path(out) / config.name, place)
-                yield {
-                    "run": f"{net}, {activation}, {epochs} epochs",
-                    "seconds": round(time.perf_counter() - start, 2),
-                    "accuracy": result["test_accuracy"] if result else None,
-                }
-        for jobs in (1, 2, 4, 8):
-            base = paper(Config(dataset="fashion-mnist", net="lenet", activation="pau"))
-            configs = [
-                Config(**{**vars(base), "precision": "bf16", "epochs": 20, "seed": seed})
-                for seed in range(jobs)
-            ]
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        for net, precision in (("lenet", "fp32"), ("vgg", "bf16")):
+            base = paper(Config(dataset="fashion-mnist", net=net, activation="pau"))
+            base = replace(base, precision=precision)
+            train(replace(base, epochs=1), out / f"{net}-warm-up", place)
             start = time.perf_counter()
-            in_turns(configs, Path(out) / f"jobs{jobs}", place, jobs)
+            result = train(replace(base, epochs=epochs), out / net, place)
+            yield {
+                "run": f"{net}, pau, {precision}, {epochs} epochs",
+                "seconds": round(time.perf_counter() - start, 2),
+                "accuracy": result["test_accuracy"] if result else None,
+            }
+        base = paper(Config(dataset="fashion-mnist", net="lenet", activation="pau"))
+        few = max(1, epochs // 4)
+        for jobs in (1, 4, 8):
+            configs = [replace(base, epochs=few, seed=seed) for seed in range(jobs)]
+            start = time.perf_counter()
+            in_turns(configs, out / f"jobs{jobs}", place, jobs)
             seconds = time.perf_counter() - start
             yield {
-                "run": f"lenet, pau, 20 epochs, {jobs} at once",
+                "run": f"lenet, pau, fp32, {few} epochs, {jobs} at once",
                 "seconds": round(seconds, 2),
                 "runs_per_hour": round(3600 * jobs / seconds),
             }
+    for activation in ("relu", "pau"):
+        yield time_epoch(activation)
+
+
+def time_epoch(activation: str) -> Record:
+    """The second epoch of MobileNetV2, with as many images as CIFAR-10 has and the paper's batch."""
+    config = paper(Config(dataset="cifar10", net="mobilenetv2", activation=activation))
+    config = replace(config, precision="bf16")
+    learner = Learner(config, make_data("cifar10", 50_000), torch.device("cuda", 0))
+    for epoch in (1, 2):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in chain(learner.train(epoch), learner.test()):
+            pass
+        torch.cuda.synchronize()
+    return {
+        "run": f"mobilenetv2, {activation}, bf16, 1 epoch",
+        "seconds": round(time.perf_counter() - start, 2),
+        "accuracy": None,
+    }
 
 
 def table(record: Record) -> str:
@@ -137,7 +181,7 @@ def table(record: Record) -> str:
         lines += ["", "| run | seconds | |", "|---|---:|---:|"]
         for row in record["runs"]:
             note = f"{row['runs_per_hour']} an hour" if "runs_per_hour" in row else row["accuracy"]
-            lines.append(f"| {row['run']} | {row['seconds']} | {note} |")
+            lines.append(f"| {row['run']} | {row['seconds']} | {note or ''} |")
     made = record["made"]
     where = made.get("gpu") or f"{made['cpu']}, {record['threads']} threads"
     lines += [
@@ -152,6 +196,9 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--nets", nargs="+", default=["lenet", "vgg8"], choices=list(NETS))
     parser.add_argument("--precision", default="fp32", choices=["fp32", "tf32", "bf16"])
+    parser.add_argument("--activations", nargs="+", default=ACTIVATIONS, choices=ACTIVATIONS)
+    parser.add_argument("--batch", type=int, help="instead of the protocol's")
+    parser.add_argument("--no-plain", dest="plain", action="store_false", help="no plain loop")
     parser.add_argument("--seconds", type=float, default=20, help="for each net")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--runs", metavar="DATA_DIR", help="also whole runs, on the GPU")
@@ -163,7 +210,7 @@ def main() -> None:
     device = torch.device(args.device)
     made = describe() | (describe_gpu() if device.type == "cuda" else {})
     made["commit"] = args.commit or made["commit"] or "unknown"
-    rows = [r for net in args.nets for r in time_steps(net, device, args.precision, args.seconds)]
+    rows = [r for net in args.nets for r in time_steps(net, device, args)]
     runs = list(time_runs(args.runs, args.epochs)) if args.runs else []
     record = {
         "benchmark": "train",
