@@ -1,4 +1,4 @@
-"""Several runs in one process that take turns, a step each: how a GPU is filled with small nets."""
+"""Several runs in one process that take turns: how a GPU is filled with small nets."""
 
 import time
 from collections import deque
@@ -15,6 +15,7 @@ from padenet.experiments.run import Place, Progress, find_device, steps, switche
 from padenet.experiments.store import InUse, RunDirectory
 
 Steps = Generator[Progress, None, None]
+TURN = 8  # steps at most: to change lanes takes as long as a step
 
 
 def in_turns(
@@ -25,7 +26,7 @@ def in_turns(
     *,
     report: Report = say_nothing,
 ) -> None:
-    """Train every run in ``out``/its name: ``jobs`` of them, a step of each in turn.
+    """Train every run in ``out``/its name: ``jobs`` of them, a few steps of each in turn.
 
     A step only enqueues its work on a GPU, so that the runs, each on a stream of its own, fill it
     together. torch's global switches belong to a precision: runs of another one come afterwards.
@@ -97,7 +98,7 @@ def _take_turns(
             if not running:
                 return
             for turn in list(running):
-                outcome = _step(*turn, out)
+                outcome = _take_turn(*turn, out)
                 if outcome is not None:
                     running.remove(turn)
                     turn[2].clear()
@@ -109,12 +110,17 @@ def _take_turns(
                 run.close()
 
 
-def _step(config: Config, run: Steps, lane: Lane, out: Path) -> Outcome | None:
-    """One step; the outcome after the last."""
+def _take_turn(config: Config, run: Steps, lane: Lane, out: Path) -> Outcome | None:
+    """Some steps, fewer where the run has to wait for the GPU; the outcome after the last."""
     try:
         with lane.taken():
-            going = next(run, None) is not None
-        return None if going else Outcome.of(config, RunDirectory(out / config.name).result())
+            for _ in range(TURN):
+                progress = next(run, None)
+                if progress is None or progress.step == progress.steps:
+                    break
+        if progress is not None:
+            return None
+        return Outcome.of(config, RunDirectory(out / config.name).result())
     except InUse as error:
         return Outcome(config, "unfinished", str(error))
     except Exception as error:
