@@ -2,6 +2,7 @@
 
     python benchmarks/gpu.py                # most of the time goes into compiling
     python benchmarks/gpu.py --no-compile   # without what torch.compile makes
+    python benchmarks/gpu.py --chain        # a compiled chain alone, PAU against ReLU: no record
 
 Checks the kernels against the float64 reference, measures all candidates in turns, prints tables
 and writes ``benchmarks/results/gpu.json``. See ``benchmarks/README.md``. Exit codes: 1 if a unit is
@@ -27,6 +28,7 @@ from gpu_cases import (
     DTYPES,
     SHAPES,
     SMALL,
+    Calls,
     check,
     compile_formula,
     compile_kernel,
@@ -51,6 +53,7 @@ from padenet.kernels import gpu
 
 WORKERS = min(12, os.cpu_count() or 1)
 CHAIN = ("relu", "PAU")
+MEASURING = 20.0  # seconds that the compiled chain is given, however late it is
 BEGIN = time.monotonic()
 
 
@@ -91,8 +94,8 @@ def warm(claims: Path) -> None:
         compile_kernel(*job)
 
 
-def run_chain() -> None:
-    """Compile the chains, say so, wait for a line, and print the rows and errors as JSON."""
+def compile_chain() -> tuple[Calls, dict[str, str]]:
+    """The compiled chains by name, and what went wrong."""
     calls, errors = {}, {}
     for name in CHAIN:
         try:
@@ -102,12 +105,35 @@ def run_chain() -> None:
             calls[name] = call
         except Exception as e:  # whatever torch.compile does not take
             errors[f"chain, {name}"] = describe_error(e)
-    print("ready", flush=True)
-    if not sys.stdin.readline():
-        return
+    return calls, errors
+
+
+def measure_chain(calls: Calls) -> list[Record]:
     same = {"work": BOTH, "dtype": "bfloat16", "shape": list(SHAPES["channels"]), "size": "chain"}
     done = interleave_events(calls, repeats=10) if calls else {}
-    print(json.dumps({"rows": [{"candidate": n} | same | r for n, r in done.items()], **errors}))
+    return [{"candidate": n} | same | r for n, r in done.items()]
+
+
+def serve_chain() -> None:
+    """Compile the chains, say so, wait for a line, and print the rows and errors as JSON."""
+    calls, errors = compile_chain()
+    print("ready", flush=True)
+    if sys.stdin.readline():
+        print(json.dumps({"rows": measure_chain(calls), **errors}))
+
+
+def run_chain() -> None:
+    """The chains alone: a line for each, and the ratio."""
+    calls, errors = compile_chain()
+    say("the chains are compiled")
+    rows = {row["candidate"]: row for row in measure_chain(calls)}
+    for name, row in rows.items():
+        print(f"{name:5} {row['p50']:.3f} ms ({row['p20']:.3f}–{row['p80']:.3f}), {BOTH}")
+    for name, error in errors.items():
+        print(f"{name}: {error}")
+    if errors:
+        sys.exit(1)
+    print(f"PAU / relu {rows['PAU']['p50'] / rows['relu']['p50']:.3f}")
 
 
 class Chain:
@@ -118,7 +144,7 @@ class Chain:
         self.text = "not measured: --no-compile"
         if wanted:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-            self.process = start("--chain", threads=4, **pipes)
+            self.process = start("--serve-chain", threads=4, **pipes)
 
     def wait(self, limit: float) -> None:
         """Until it is compiled; after ``limit`` seconds without it."""
@@ -133,7 +159,7 @@ class Chain:
         if self.process is None:
             return [], {"chain": self.text}
         try:
-            printed, _ = self.process.communicate("go\n", timeout=left(limit))
+            printed, _ = self.process.communicate("go\n", timeout=max(left(limit), MEASURING))
             errors = json.loads(printed)
         except (subprocess.TimeoutExpired, json.JSONDecodeError) as e:
             self.give_up(describe_error(e))
@@ -229,7 +255,8 @@ def main() -> None:
     p.add_argument("--commit", help="what is measured, where git cannot tell")
     p.add_argument("--out", type=Path, default=HERE / "results" / "gpu.json")
     p.add_argument("--warm", type=Path, help=argparse.SUPPRESS)
-    p.add_argument("--chain", action="store_true", help=argparse.SUPPRESS)
+    p.add_argument("--chain", action="store_true", help="the compiled chain alone, no record")
+    p.add_argument("--serve-chain", action="store_true", help=argparse.SUPPRESS)
     args = p.parse_args()
     if not torch.cuda.is_available():
         say("this benchmark needs a CUDA device, and torch finds none")
@@ -239,6 +266,8 @@ def main() -> None:
         sys.exit(2)
     if args.warm:
         warm(args.warm)
+    elif args.serve_chain:
+        serve_chain()
     elif args.chain:
         run_chain()
     else:

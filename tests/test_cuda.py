@@ -1,9 +1,13 @@
-"""The same numbers on a GPU as on the CPU, noise included."""
+"""The same numbers on a GPU as on the CPU, noise included; graphs, streams, ``torch.compile``."""
+
+import re
 
 import pytest
 import torch
+from exact import Exact, assert_near
+from torch import nn
 
-from padenet import PAU, RPAU
+from padenet import PAU, RPAU, rational
 from padenet.spec import FORMS
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -20,6 +24,7 @@ def on(device: str, unit: torch.nn.Module, x: torch.Tensor) -> list[torch.Tensor
     return [t.detach().cpu() for t in (y, x.grad, unit.a.grad, unit.b.grad)]
 
 
+@pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch:RuntimeWarning")  # the CPU's part
 @pytest.mark.parametrize("groups", [1, 4])
 @pytest.mark.parametrize("kind", [PAU, RPAU])
 @pytest.mark.parametrize("form", FORMS)
@@ -106,7 +111,13 @@ def test_a_new_batch_size_compiles_nothing():
         assert compiled() == before
 
 
-@pytest.mark.no_poison
+def compiling(test):
+    """Marks of a test that compiles. torch 2.11 uses what it has deprecated itself."""
+    ignored = "ignore:.torch.jit.script_method. is deprecated:DeprecationWarning"
+    return pytest.mark.no_poison(pytest.mark.filterwarnings(ignored)(test))
+
+
+@compiling
 @pytest.mark.parametrize("kind", [PAU, RPAU])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_compiled_chain(kind, dtype):
@@ -126,6 +137,139 @@ def test_compiled_chain(kind, dtype):
         assert (g - w).norm() <= tolerance * w.norm()
     if kind is RPAU:
         assert not torch.equal(got[0], want[0])
+
+
+class Block(nn.Module):
+    """Convolution, batch norm, unit and residual."""
+
+    def __init__(self, unit: nn.Module, conv: bool):
+        super().__init__()
+        self.conv = nn.Conv2d(32, 32, 3, padding=1, bias=False) if conv else nn.Identity()
+        self.norm, self.unit = nn.BatchNorm2d(32), unit
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.unit(self.norm(self.conv(x))) + x
+
+
+def compile_step(net: nn.Module, x: torch.Tensor, dy: torch.Tensor):
+    """y and the gradients of x and all parameters, and the code made for forward and backward."""
+    from torch._inductor.utils import fresh_inductor_cache, run_and_get_code
+
+    def step() -> list[torch.Tensor]:
+        y = torch.compile(net, fullgraph=True)(x)
+        return [y.detach(), *torch.autograd.grad(y, [x, *net.parameters()], dy)]
+
+    with fresh_inductor_cache():
+        results, codes = run_and_get_code(step)
+    assert len(codes) == 2, "one graph forward and one backward"
+    return results, *codes
+
+
+def calls(code: str, operator: str) -> int:
+    """How often the code calls a kernel of ours."""
+    return code.count(f"= torch.ops.padenet.{operator}.default(")
+
+
+def kernels(code: str) -> int:
+    """How many kernels of inductor's own the code launches."""
+    return len(re.findall(r"triton_\w+\.run\(", code))
+
+
+BLOCKS = {  # unit, options, layout, whether forward is fused
+    "one unit": (PAU, {}, torch.contiguous_format, True),
+    "one unit, channels_last": (PAU, {}, torch.channels_last, True),
+    "groups in long runs": (PAU, {"groups": 32}, torch.contiguous_format, True),
+    "groups in short runs": (PAU, {"groups": 32}, torch.channels_last, False),
+    "noise": (RPAU, {"alpha": 0.1}, torch.contiguous_format, False),
+}
+
+
+@compiling
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("kind, options, layout, fuses", BLOCKS.values(), ids=list(BLOCKS))
+def test_forward_is_fused_and_backward_is_our_kernel(kind, options, layout, fuses, dtype):
+    """Batch norm in eval mode, unit and residual are one kernel; the gradients are eager's."""
+    torch.manual_seed(0)
+    net = Block(kind(**options), conv=False).cuda().eval()
+    net.unit.train()
+    x, dy = (t.detach().to(dtype).contiguous(memory_format=layout) for t in inputs(8, 32, 12, 12))
+    net.norm.to(dtype)
+    x.requires_grad_()
+    got, forward, backward = compile_step(net, x, dy)
+    assert calls(forward, "gpu_forward") == (not fuses)
+    assert calls(forward, "gpu_forward_fused") == 0, "inductor did not take it apart"
+    assert calls(backward, "gpu_backward") == 1
+    if fuses:
+        assert kernels(forward) == 1
+    net.eval()  # without noise
+    y = net(x)
+    want = [y.detach(), *torch.autograd.grad(y, [x, *net.parameters()], dy)]
+    tolerance = 0.1 if kind is RPAU else 2e-2 if dtype == torch.bfloat16 else 1e-4
+    for g, w in zip(got, want, strict=True):
+        assert g.stride() == w.stride() and (g - w).norm() <= tolerance * w.norm()
+
+
+@compiling
+def test_compiled_convolution_batch_norm_unit_residual():
+    """In training mode under autocast, as in a ResNet."""
+    torch.manual_seed(0)
+    net = Block(PAU(), conv=True).cuda().to(memory_format=torch.channels_last)
+    x, dy = (t.detach().contiguous(memory_format=torch.channels_last) for t in inputs(8, 32, 9, 9))
+    x.requires_grad_()
+    with torch.autocast("cuda", torch.bfloat16):
+        got, forward, backward = compile_step(net, x, dy)
+        y = net(x)
+        want = [y.detach(), *torch.autograd.grad(y, [x, *net.parameters()], dy)]
+    assert calls(forward, "gpu_forward") == calls(forward, "gpu_forward_fused") == 0
+    assert calls(backward, "gpu_backward") == 1
+    for g, w in zip(got, want, strict=True):
+        assert (g.float() - w.float()).norm() <= 3e-2 * w.float().norm()
+
+
+UNITS = {  # of degrees (5, 4)
+    "lrelu": ([0.0336, 0.505, 1.6534, 2.0099, 0.9319, 0.1524], [0.0, 3.9801, 0.0, 0.3018]),
+    "b_4 = 0": ([0.1, -0.5, 1.7, 2.0, 0.9, 0.2], [0.1, -4.0, -0.5, 0.0]),
+    "a_5 = b_4 = 0": ([0.3, 1.0, -0.2, 0.1, 0.4, 0.0], [0.2, -0.3, 0.5, 0.0]),
+    "identity": ([0.0, 1.0, 0.0, 0.0, 0.0, 0.0], [0.0] * 4),
+    "all zero": ([0.0] * 6, [0.0] * 4),
+    "tiny a_5, b_4": ([0.3, 1.0, -0.2, 0.1, 0.4, 1e-20], [0.2, -0.3, 0.5, -1e-20]),
+    "large": ([1e8, -2e8, 3e8, 1e8, -1e8, 2e8], [1e8, 2e8, -1e8, 3e8]),
+}
+
+
+@compiling
+@pytest.mark.parametrize(
+    "form, dtype", [*((f, torch.float32) for f in FORMS), ("safe", torch.bfloat16)]
+)
+def test_compiled_forward_is_right_at_every_x(form, dtype):
+    """Each unit over the whole range of powers of two, largest and infinite x included."""
+    values = [1.375 * 2.0**k for k in range(-149, 128, 3)]
+    values = torch.tensor([*values, 0.0, 63.9, 64.1, torch.finfo(dtype).max, float("inf")])
+    x = torch.cat([values, -values]).to(dtype).repeat(len(UNITS), 1)
+    a, b = (torch.tensor(c) for c in zip(*UNITS.values(), strict=True))
+    if form == "offset":
+        b = torch.cat([torch.full((len(b), 1), 0.3), b], 1)
+    options = {"form": form, "channel_dim": 0}
+    f = torch.compile(lambda x, a, b: rational(x, a, b, **options), fullgraph=True)
+    y = f(*(t.cuda() for t in (x, a, b))).cpu()
+    assert_near(y, Exact(x, a, b, digits="mpmath", **options).y, "unit, element")
+    x[:, 5] = float("nan")
+    nan = f(*(t.cuda() for t in (x, a, b))).cpu()
+    assert torch.equal(nan.isnan(), x.isnan()) and torch.equal(nan[:, 6:], y[:, 6:])
+
+
+@compiling
+def test_compiled_with_an_unknown_batch_size():
+    torch.manual_seed(0)
+    net = Block(PAU(groups=2), conv=False).cuda()
+    step = torch.compile(net, fullgraph=True, dynamic=True)
+    for batch in (3, 5, 8):
+        x, dy = inputs(batch, 32, 7, 7)
+        for g, w in zip(
+            *(torch.autograd.grad(f(x), (x, net.unit.a, net.unit.b), dy) for f in (step, net)),
+            strict=True,
+        ):
+            assert (g - w).norm() <= 1e-4 * w.norm()
 
 
 @pytest.mark.no_poison

@@ -3,7 +3,7 @@
 Three ways lead through it, and all give the same numbers:
 
     eager, torch.compile     ``_Rational``: kernels, or where torch looks on (modes, subclasses)
-                             the same in plain operations; compiled for a GPU, an operator
+                             the same in plain operations; compiled for a GPU, operators
     torch.func, dual level   ``_Transformable``: hand-derived, in operations torch can transform
     export, jit.trace,       the plain formula, which every tool can read
     torch.func in a compile
@@ -17,12 +17,13 @@ from torch import Tensor
 
 from padenet import reference
 from padenet.kernels import gpu, native, pick
+from padenet.kernels.gpu import fused
 from padenet.spec import FORMS, Spec
 from padenet.tracing import BEFORE_2_12, is_exporting, is_plain, is_transforming
 
 # torch.compile asks once, while it traces, and keeps the answer.
-for _backend in (native, gpu):
-    _backend.missing._dynamo_marked_constant = True  # type: ignore[attr-defined]
+for _ask in (native.missing, gpu.missing, fused.teach_inductor):
+    _ask._dynamo_marked_constant = True  # type: ignore
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 LAYOUTS = (torch.strided, torch.jagged)
@@ -74,11 +75,18 @@ def apply(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Te
     if is_transforming() or is_exporting() or torch.jit.is_tracing():
         return reference.forward(x, a, b, key, spec)
     if compiling and gpu.refuses(x, a, b) is None:
-        return torch.ops.padenet.gpu_forward(x, a, b, key, *spec)
+        return _apply_operator(x, a, b, key, spec)
     kernel = compiling and native.refuses(x, a, b) is None
     if compiling and not kernel and BEFORE_2_12:  # whose gradients of a traced Function are wrong
         return reference.forward(x, a, b, key, spec)
     return _Rational.apply(x, a, b, key, spec, native if kernel else reference)
+
+
+def _apply_operator(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
+    if key is None and fused.suits(x, a, spec):
+        fused.teach_inductor()
+        return torch.ops.padenet.gpu_forward_fused(x, a, b, *spec[:3])
+    return torch.ops.padenet.gpu_forward(x, a, b, key, *spec)
 
 
 class _Rational(torch.autograd.Function):
