@@ -5,12 +5,13 @@ import json
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 import padenet
-from padenet.coefficients import ALIASES, STARTS, Start, find_start
+from padenet.coefficients import ALIASES, STARTS, Start, find_start, read_pair
 
 ROOT = Path(__file__).parent.parent
 EPS = torch.finfo(torch.float64).eps
@@ -219,3 +220,25 @@ def test_printed_columns_are_pade_approximants(make_starts, name):
     f = series(name, 10)
     product = [sum(f[i - k] * Q[k] for k in range(min(i, 4) + 1)) for i in range(10)]
     assert product == [*a, 0, 0, 0, 0]
+
+
+def test_pairs_of_all_kinds_are_read_alike():
+    """As a start and to be described: lists, arrays turned round, parameters."""
+    a, b = [0.0, 1.0, 0.5], [0.25, 0.125]
+    tensors = tuple(torch.nn.Parameter(torch.tensor(c)) for c in (a, b))
+    turned = tuple(np.array(c[::-1])[::-1] for c in (a, b))
+    want = padenet.describe((a, b))
+    for pair in ((a, b), [tuple(a), tuple(b)], turned, tensors):
+        unit = padenet.PAU(pair, degrees=(2, 2), dtype=torch.float64)
+        assert unit.a.tolist() == a and unit.b.tolist() == b and unit.a.requires_grad
+        assert padenet.describe(pair) == want
+    read = read_pair(tensors, "unit", "PAU")
+    assert [c.dtype for c in read] == [torch.float64] * 2 and not read[0].requires_grad
+
+
+@pytest.mark.parametrize("pair", [3, None, ([1.0],), ([1.0], [1.0], [1.0])])
+def test_what_is_no_pair_is_refused(pair):
+    with pytest.raises(TypeError, match=r"init=.* is neither the name of a start nor a pair"):
+        padenet.PAU(pair)
+    with pytest.raises(TypeError, match=r"unit=.* is neither the name of a start nor a pair"):
+        padenet.describe(pair)

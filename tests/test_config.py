@@ -1,13 +1,65 @@
 """Records and recipes."""
 
 import json
+import re
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 import pytest
 
 from padenet.experiments import recipes
 from padenet.experiments.config import Config
+
+NAN, INF = float("nan"), float("inf")
+WRONG = {
+    **dict.fromkeys(("dataset", "net", "activation"), ("", "a/b", "a b", None)),
+    "seed": (-1, 2**63, 0.5, True, None, "0"),
+    "label": ("a/b", "a-b", None),
+    "epochs": (0, -3, 1.5, INF, True, None),
+    "batch_size": (0, 64.0, None),
+    "augment": ("flip", None),
+    "precision": ("fp16", ""),
+    "optimizer": ("adm", None),
+    "lr": (0.0, -0.1, NAN, INF, "0.1", True, None),
+    "momentum": (-0.1, 1.0, 2.0, NAN, INF, None),
+    "weight_decay": (-1e-9, NAN, INF, None),
+    "lr_decay": (0.0, -1.0, 1.01, NAN, INF, None),
+    "lr_every": (0, 2.5, None),
+    "clip_norm": (0.0, -1.0, NAN, INF, "1"),
+    "start": ("lreu", "", None),
+    "form": ("sfae", None),
+    "alpha": (-0.1, 1.1, NAN, None),
+    "coefficient_lr": (-0.1, NAN, INF, False),
+    "coefficient_clip": (0.0, -1.0, NAN, INF),
+    "coefficient_floor": (0.0, 1.0, -0.1, NAN),
+}
+RIGHT = {
+    "dataset": ("fashion-mnist", "my_set"),
+    "seed": (0, 2**63 - 1),
+    "label": ("", "lr0.1+x_y"),
+    "epochs": (1,),
+    "lr": (1, 1e-30),
+    "momentum": (0, 0.0, 0.999),
+    "weight_decay": (0, 5e-4),
+    "lr_decay": (1, 0.1),
+    "clip_norm": (None, 1, 0.01),
+    "start": ("silu", "paper_lrelu"),
+    "form": ("offset",),
+    "alpha": (0, 1.0),
+    "coefficient_lr": (None, 0.0),
+    "coefficient_floor": (None, 0.5),
+}
+
+
+def test_every_field_has_a_range():
+    assert list(WRONG) == [f.name for f in fields(Config)]
+    for name, values in WRONG.items():
+        for value in values:
+            with pytest.raises(ValueError, match=rf"{name}\b.*{re.escape(str(value))}"):
+                Config(**{name: value})
+    for name, values in RIGHT.items():
+        for value in values:
+            assert getattr(Config(**{name: value}), name) == value
 
 
 @pytest.mark.parametrize(
@@ -16,17 +68,18 @@ from padenet.experiments.config import Config
         ("optimizer", "adm", "Did you mean 'adam'"),
         ("precision", "fp16", "Known: fp32, tf32, bf16"),
         ("augment", "flip", "crop-flip"),
-        ("epochs", 0, "epochs=0 must be above 0"),
-        ("epochs", 1.5, "whole number"),
-        ("lr", -0.1, "lr=-0.1 must be above 0"),
-        ("momentum", -1.0, "must not be negative"),
-        ("seed", -1, "must not be negative"),
-        ("clip_norm", 0.0, "clip_norm=0.0 must be above 0"),
+        ("epochs", 0, r"epochs=0 must be at least 1\."),
+        ("epochs", 1.5, r"epochs=1.5 must be a whole number\."),
+        ("lr", INF, r"lr=inf must be a finite number above 0\."),
+        ("lr", "0.1", r"lr='0.1' must be a number\."),
+        ("momentum", 2.0, r"momentum=2.0 must be in \[0, 1\), such as 0.9"),
+        ("clip_norm", 0.0, r"clip_norm=0.0 must be .* above 0, or None for no limit\."),
         ("label", "a/b", "letters, digits"),
-        ("lr", float("nan"), "above 0"),
+        ("start", "lreu", "Did you mean 'l?relu'"),
+        ("form", "sfae", "Did you mean 'safe'"),
     ],
 )
-def test_a_wrong_value_is_refused_by_name(field, value, message):
+def test_a_wrong_value_is_refused_with_the_fix(field, value, message):
     with pytest.raises(ValueError, match=message):
         Config(**{field: value})
 

@@ -769,6 +769,18 @@ def test_param_groups():
     assert torch.equal(model[2].a, before)
 
 
+def test_parameters_of_other_activations_do_not_decay():
+    """At the rate of the weights, as the experiments have it."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.PReLU(), padenet.PAU(), padenet.baselines.SReLU(4))
+    groups = param_groups(model, lr=0.1, weight_decay=0.5, coefficient_lr=0.01)
+    assert [(g["lr"], g["weight_decay"]) for g in groups] == [(0.1, 0.5), (0.01, 0), (0.1, 0)]
+    of = [(model[0],), (model[2],), (model[1], model[3])]
+    for group, modules in zip(groups, of, strict=True):
+        want = [p for m in modules for p in m.parameters()]
+        assert {id(p) for p in group["params"]} == {id(p) for p in want}
+        assert len(group["params"]) == len(want)
+
+
 def peer(x, a, b, version):
     """The formulas of ``rational_activations``, with b from b_1 on, in C from b_0."""
     powers = torch.stack([x**k for k in range(12)], -1)

@@ -215,7 +215,7 @@ def test_units_groups_and_devices():
 @pytest.mark.parametrize(
     "unit, options, message",
     [
-        (3.0, {}, "describe takes a PAU.*not float"),
+        (3.0, {}, "unit=3.0 is neither the name of a start nor a pair .*Start"),
         ("gleu", {}, "Did you mean 'gelu'"),
         (([1.0], [math.nan]), {}, r"b=\[nan\] is not finite"),
         (([1.0], [1.0]), {"form": "sfae"}, "unknown form 'sfae'"),

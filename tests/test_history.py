@@ -67,6 +67,27 @@ def test_units_as_they_were():
     torch.testing.assert_close(units["1"](x), expected / 2, rtol=1e-14, atol=0)
 
 
+def test_units_stay_what_they_are(tmp_path):
+    model = nn.Sequential(padenet.RPAU("tanh", alpha=0.2, groups=2, channel_dim=-1), padenet.PAU())
+    history = padenet.History(model)
+    history.snapshot(0)
+    history.save(tmp_path / "units.npz")
+    for kept in (history, padenet.History.load(tmp_path / "units.npz")):
+        noisy, plain = kept.units().values()
+        assert (type(noisy), noisy.alpha, noisy.spec) == (padenet.RPAU, 0.2, model[0].spec)
+        assert type(plain) is padenet.PAU
+        x = torch.linspace(-2, 2, 8, dtype=torch.float64).reshape(2, 4)
+        assert torch.equal(noisy(x), model[0].eval().double()(x))
+
+
+def test_files_without_the_kind_of_units_are_read(tmp_path):
+    kinds = '[{"name": "f", "form": "safe", "q": 1.0, "groups": 1}]'
+    tables = {"a0": np.ones((1, 6)), "b0": np.ones((1, 4))}
+    np.savez(tmp_path / "units.npz", steps=np.array([3]), units=np.array(kinds), **tables)
+    unit = padenet.History.load(tmp_path / "units.npz").units()["f"]
+    assert type(unit) is padenet.PAU and unit.channel_dim == 1
+
+
 def test_save_and_load(tmp_path):
     history = trained()
     history.save(tmp_path / "units.npz")

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from padenet.extras import unknown
 
 
@@ -61,3 +65,22 @@ def find_start(name: str) -> Start:
     if start is not None:
         return start
     raise unknown("start", name, [*STARTS, *ALIASES])
+
+
+def read_pair(pair: Any, name: str, others: str) -> tuple[Tensor, Tensor]:
+    """``a`` and ``b`` of a pair of tensors, arrays or sequences, in float64 on the CPU.
+
+    Args:
+        name: Of the argument that holds it, for the error.
+        others: What else the argument may be.
+    """
+    try:
+        a, b = pair
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name}={pair!r} is neither the name of a start nor a pair (a, b), {others}."
+        ) from None
+    # An array is copied: torch takes none with negative strides, as polynomials turned round have.
+    a, b = (c if isinstance(c, Tensor) else np.array(c, float) for c in (a, b))
+    a, b = (torch.as_tensor(c, dtype=torch.float64, device="cpu").detach() for c in (a, b))
+    return a, b

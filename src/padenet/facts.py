@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from padenet.coefficients import find_start
+from padenet.coefficients import find_start, read_pair
 from padenet.fit import TARGETS, gain
 from padenet.fit.samples import check_interval
 from padenet.functional import check_shapes, check_spec, rational
@@ -155,18 +155,9 @@ def read_coefficients(
                 )
         spec, pair = Spec(*own), (unit.a, unit.b)
     else:
-        spec = Spec(form or "safe", 1.0 if q is None else float(q))
-        try:
-            pair = tuple(unit)
-            a, b = pair
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"describe takes a PAU, a Fit, a Start, the name of a start or a pair (a, b), "
-                f"not {type(unit).__name__}."
-            ) from None
+        spec, pair = Spec(form or "safe", 1.0 if q is None else float(q)), unit
     check_spec(spec)
-    a, b = (c if isinstance(c, torch.Tensor) else np.array(c, float) for c in pair)
-    a, b = (torch.as_tensor(c, dtype=torch.float64, device="cpu").detach() for c in (a, b))
+    a, b = read_pair(pair, "unit", "PAU, Fit or Start")
     check_shapes(a, b, spec)
     if a.ndim == 2:
         if group is None or not 0 <= group < len(a):

@@ -15,7 +15,7 @@ from padenet.figures.style import new_grid
 from padenet.figures.units import POINTS, find_height, values
 from padenet.files import replacing
 from padenet.fit.samples import check_interval
-from padenet.nn import PAU
+from padenet.nn import PAU, RPAU
 from padenet.units import Units, find_units
 
 if TYPE_CHECKING:
@@ -28,6 +28,20 @@ class _Kind(NamedTuple):
     form: str
     q: float
     groups: int
+    channel_dim: int = 1
+    alpha: float | None = None  # of RPAU
+
+    @classmethod
+    def of(cls, unit: PAU) -> "_Kind":
+        alpha = unit.alpha if isinstance(unit, RPAU) else None
+        return cls(unit.form, unit.q, unit.groups, unit.channel_dim, alpha)
+
+    def make(self, a: np.ndarray, b: np.ndarray) -> PAU:
+        options = {k: v for k, v in self._asdict().items() if v is not None}
+        degrees = (a.shape[-1] - 1, b.shape[-1] - (self.form == "offset"))
+        pair = (torch.tensor(a), torch.tensor(b))
+        unit = PAU if self.alpha is None else RPAU
+        return unit(pair, degrees=degrees, dtype=torch.float64, **options)
 
 
 class History:
@@ -47,7 +61,7 @@ class History:
 
     def __init__(self, model: nn.Module | Units):
         self._units: dict[str, PAU] = find_units(model)
-        self._kinds = {k: _Kind(u.form, u.q, u.groups) for k, u in self._units.items()}
+        self._kinds = {k: _Kind.of(u) for k, u in self._units.items()}
         self._tables: dict[str, tuple[list[np.ndarray], list[np.ndarray]]] = {
             name: ([], []) for name in self._units
         }
@@ -80,15 +94,15 @@ class History:
         return a, b
 
     def units(self, index: int = -1) -> dict[str, PAU]:
-        """The units as they were at one snapshot, each with the first snapshot as its start."""
+        """The units as they were at one snapshot, each with the first snapshot as its start.
+
+        They are in evaluation, where ``RPAU`` has no noise.
+        """
         self._need_snapshots()
         units = {}
-        for name, (form, q, groups) in self._kinds.items():
+        for name, kind in self._kinds.items():
             a, b = self._tables[name]
-            degrees = (a[0].shape[-1] - 1, b[0].shape[-1] - (form == "offset"))
-            first = (torch.tensor(a[0]), torch.tensor(b[0]))
-            options: Any = {"form": form, "q": q, "groups": groups, "dtype": torch.float64}
-            unit = units[name] = PAU(first, degrees=degrees, **options)
+            unit = units[name] = kind.make(a[0], b[0]).eval()
             with torch.no_grad():
                 unit.a.copy_(torch.tensor(a[index]))
                 unit.b.copy_(torch.tensor(b[index]))

@@ -1,13 +1,13 @@
 """``nn.Module`` front of ``padenet.functional``: parameters, starting coefficients, repr."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from padenet import formula
-from padenet.coefficients import find_start
+from padenet.coefficients import find_start, read_pair
 from padenet.fit import TARGETS, Fit, check_degrees, fit_function
 from padenet.functional import apply, check_shapes, check_spec
 from padenet.noise import draw_key
@@ -149,7 +149,7 @@ def starting_coefficients(
     by least squares.
     """
     wanted = (degrees, spec.form, spec.q)
-    pair: Sequence[Any]
+    pair: Any
     if isinstance(init, str):
         start = find_start(init)
         if (start.degrees, start.form, 1.0) == wanted:
@@ -170,14 +170,8 @@ def starting_coefficients(
             )
         pair = (init.a, init.b)
     else:
-        try:
-            pair = tuple(init)
-            a, b = pair
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"init={init!r} is neither the name of a start nor a pair (a, b), function or Fit."
-            ) from None
-    a, b = (torch.as_tensor(c, dtype=torch.float64, device="cpu").detach() for c in pair)
+        pair = init
+    a, b = read_pair(pair, "init", "function or Fit")
     check_shapes(a, b, spec)
     m, n = degrees
     if a.shape[-1] != m + 1 or b.shape[-1] != n + spec.constant:

@@ -89,7 +89,7 @@ def make_configs(args: argparse.Namespace) -> list[Config]:
     seeds = found.pop("seed")
     which = {k: found[k] for k in ("dataset", "net", "activation") if k in found}
     protocol = find_protocol(args.recipe)
-    return [replace(protocol(Config(**which, seed=seed)), **found) for seed in seeds]
+    return [replace(protocol(Config(**which, seed=seed)), **found) for seed in dict.fromkeys(seeds)]
 
 
 def given(args: argparse.Namespace) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from padenet.nn import PAU, starting_coefficients
+from padenet.registry import find_activations
 
 
 def param_groups(
@@ -17,7 +18,7 @@ def param_groups(
     weight_decay: float = 0.0,
     coefficient_lr: float | None = None,
 ) -> list[dict[str, Any]]:
-    """Two groups for an optimiser of torch's: the weights, then the units' coefficients.
+    """Groups for an optimiser of torch's, in which weights decay and activations do not.
 
     Decay pulls a unit towards the zero function, so the coefficients have none. Whatever their
     shape: filters that look for ``ndim <= 1`` decay the ``(groups, m + 1)`` tables.
@@ -26,18 +27,25 @@ def param_groups(
         model: Its parameters that require gradients are taken, each once.
         lr: Learning rate.
         weight_decay: That of the weights.
-        coefficient_lr: Learning rate of the coefficients, ``lr`` unless given.
+        coefficient_lr: Learning rate of the units' coefficients, ``lr`` unless given.
+
+    Returns:
+        The weights, the coefficients of Padé units and, if there are any, the parameters of other
+        activations of ``padenet.registry.ACTIVATIONS``, such as PReLU.
     """
-    units = [m for m in model.modules() if isinstance(m, PAU)]
-    own = {id(p) for unit in units for p in unit.parameters()}
+    activations = find_activations(model).values()
+    own = {id(p) for m in activations if isinstance(m, PAU) for p in m.parameters()}
+    others = {id(p) for m in activations for p in m.parameters()} - own
     trained = [p for p in model.parameters() if p.requires_grad]
     rate = lr if coefficient_lr is None else coefficient_lr
-    weights = [p for p in trained if id(p) not in own]
+    weights = [p for p in trained if id(p) not in own | others]
     coefficients = [p for p in trained if id(p) in own]
-    return [
+    rest = [p for p in trained if id(p) in others]
+    groups = [
         {"params": weights, "lr": lr, "weight_decay": weight_decay},
         {"params": coefficients, "lr": rate, "weight_decay": 0.0},
     ]
+    return groups + ([{"params": rest, "lr": lr, "weight_decay": 0.0}] if rest else [])
 
 
 def guard_growth(model: nn.Module, optimizer: Optimizer, *, floor: float = 0.1) -> RemovableHandle:
@@ -60,17 +68,21 @@ def guard_growth(model: nn.Module, optimizer: Optimizer, *, floor: float = 0.1) 
     """
     if not 0 < floor < 1:
         raise ValueError(f"floor={floor} must be between 0 and 1: 0.1 keeps a tenth of the start.")
-    guarded = []
+    least: list[tuple[PAU, Tensor]] = []
+    most: list[tuple[PAU, Tensor]] = []
     for unit in model.modules():
         if isinstance(unit, PAU) and unit.degrees[1]:
             start = starting_coefficients(unit.init, unit.degrees, unit.spec)[1][..., -1]
-            least = torch.where(start > 0, floor * start, -torch.inf).to(unit.b)
-            most = torch.where(start < 0, floor * start, torch.inf).to(unit.b)
-            guarded.append((unit, least, most))
+            if (start > 0).any():
+                least.append((unit, torch.where(start > 0, floor * start, -torch.inf).to(unit.b)))
+            if (start < 0).any():
+                most.append((unit, torch.where(start < 0, floor * start, torch.inf).to(unit.b)))
 
     @torch.no_grad()
     def hold(*_: Any) -> None:
-        for unit, least, most in guarded:
-            unit.b[..., -1].clamp_(least.to(unit.b), most.to(unit.b))
+        # All units in one kernel: DenseNet-121 has as many units as its name says.
+        for bounds, apply in ((least, torch._foreach_maximum_), (most, torch._foreach_minimum_)):
+            if bounds:
+                apply([u.b[..., -1] for u, _ in bounds], [bound.to(u.b) for u, bound in bounds])
 
     return optimizer.register_step_post_hook(hold)

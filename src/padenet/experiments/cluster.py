@@ -6,6 +6,7 @@ checkpoint in that directory.
 """
 
 import os
+import socket
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,8 @@ from padenet.experiments.jobs import TRIES, attempt, check_jobs, record_death
 from padenet.experiments.outcome import Report, say_nothing
 from padenet.experiments.run import Place
 from padenet.extras import require
+
+PATIENCE = 5.0  # seconds for a cluster to answer
 
 
 def run_on_ray(
@@ -70,18 +73,34 @@ def connect(address: str, cores: int) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     ray = require("ray", "cluster")
+    check_reachable(address)
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address == "local":
         options |= {"num_cpus": cores, "include_dashboard": False}
     try:
         ray.init(address=address, **options)
     except ConnectionError as error:
-        reason = str(error).splitlines()[0]
-        raise ConnectionError(
-            f"no Ray cluster at {address!r} ({reason}). Start one with ray start --head, "
-            "or use 'local'."
-        ) from error
+        raise _no_cluster(address, str(error).splitlines()[0]) from error
     return ray
+
+
+def check_reachable(address: str) -> None:
+    """Refuse an address where nothing listens: Ray itself would try again for minutes."""
+    found = os.environ.get("RAY_ADDRESS") if address == "auto" else None
+    host, colon, port = (found or address).removeprefix("ray://").rpartition(":")
+    if not (colon and port.isdigit()):
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        raise _no_cluster(found or address, str(error)) from error
+
+
+def _no_cluster(address: str, reason: str) -> ConnectionError:
+    return ConnectionError(
+        f"no Ray cluster at {address!r} ({reason}). Start one with ray start --head, "
+        "or use 'local'."
+    )
 
 
 def choose_device(device: str, resources: dict[str, float]) -> str:

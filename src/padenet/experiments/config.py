@@ -1,10 +1,14 @@
 """What a training run is: one frozen record. Recipes are functions that return records."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
+from types import NoneType
 from typing import Any, Literal, get_args, get_type_hints
 
+from padenet.coefficients import find_start
 from padenet.extras import unknown
+from padenet.spec import FORMS
 
 Optimizer = Literal["adam", "sgd"]
 Augmentation = Literal["none", "crop-flip", "rotate"]
@@ -64,23 +68,62 @@ class Config:
         return cls(**values)
 
 
-POSITIVE = ("epochs", "batch_size", "lr", "lr_decay", "lr_every", "clip_norm", "coefficient_clip")
+HINTS = get_type_hints(Config)
+INFINITY = float("inf")  # excluded by every range, as is nan
+ABOVE_0 = (lambda v: 0 < v < INFINITY, "a finite number above 0")
+ABOVE_0_OR_NONE = (ABOVE_0[0], f"{ABOVE_0[1]}, or None for no limit")
+FROM_0 = (lambda v: 0 <= v < INFINITY, "a finite number, 0 or more")
+COUNT = (lambda v: v >= 1, "at least 1")
+
+RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "seed": (lambda v: 0 <= v < 2**63, "0 or more, below 2^63"),
+    "epochs": COUNT,
+    "batch_size": COUNT,
+    "lr": ABOVE_0,
+    "momentum": (lambda v: 0 <= v < 1, "in [0, 1), such as 0.9"),
+    "weight_decay": FROM_0,
+    "lr_decay": (lambda v: 0 < v <= 1, "in (0, 1]: a factor, 1 for a constant rate"),
+    "lr_every": COUNT,
+    "clip_norm": ABOVE_0_OR_NONE,
+    "alpha": (lambda v: 0 <= v <= 1, "in [0, 1]: 0.01 is noise of one percent"),
+    "coefficient_lr": (FROM_0[0], f"{FROM_0[1]}, or None for the rate of the weights"),
+    "coefficient_clip": ABOVE_0_OR_NONE,
+    "coefficient_floor": (
+        lambda v: 0 < v < 1,
+        "between 0 and 1, a part of the start's b_n, or None for no guard",
+    ),
+}
+SIGNS = {"label": "._+", "dataset": "._+-", "net": "._+-", "activation": "._+-"}
 
 
 def check(name: str, value: Any) -> None:
     """Refuse a value that its field cannot have."""
-    hint = get_type_hints(Config)[name]
+    hint = HINTS[name]
     choices = [c for c in get_args(hint) if isinstance(c, str)]
-    if choices and value not in choices:
+    if name in RANGES:
+        _check_number(name, value, hint)
+    elif not isinstance(value, str):
+        raise ValueError(f"{name}={value!r} must be a text.")
+    elif choices and value not in choices:
         raise unknown(name, value, choices)
-    if name in POSITIVE and value is not None and not value > 0:
-        raise ValueError(f"{name}={value} must be above 0.")
-    if hint is int and not isinstance(value, int):
-        raise ValueError(f"{name}={value!r} must be a whole number.")
-    if name in ("momentum", "weight_decay", "coefficient_lr", "seed") and not (value or 0) >= 0:
-        raise ValueError(f"{name}={value} must not be negative.")
-    if name == "coefficient_floor" and value is not None and not 0 < value < 1:
-        raise ValueError(f"{name}={value} must be between 0 and 1, a part of the start's b_n.")
-    signs = {"label": "._+", "dataset": "._+-", "net": "._+-", "activation": "._+-"}.get(name)
-    if signs and not all(c.isalnum() or c in signs for c in value):  # they name directories
-        raise ValueError(f"{name}={value!r} may hold letters, digits and {' '.join(signs)} only.")
+    elif name == "start":
+        find_start(value)
+    elif name == "form" and value not in FORMS:
+        raise unknown("form", value, FORMS)
+    elif name in SIGNS:  # they name directories
+        if not value and name != "label":
+            raise ValueError(f"{name}={value!r} must not be empty: it is part of the run's name.")
+        if not all(c.isalnum() or c in SIGNS[name] for c in value):
+            signs = " ".join(SIGNS[name])
+            raise ValueError(f"{name}={value!r} may hold letters, digits and {signs} only.")
+
+
+def _check_number(name: str, value: Any, hint: Any) -> None:
+    if value is None and NoneType in get_args(hint):
+        return
+    if isinstance(value, bool) or not isinstance(value, int if hint is int else (int, float)):
+        kind = "whole number" if hint is int else "number"
+        raise ValueError(f"{name}={value!r} must be a {kind}.")
+    fits, words = RANGES[name]
+    if not fits(value):
+        raise ValueError(f"{name}={value} must be {words}.")

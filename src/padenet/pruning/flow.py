@@ -10,8 +10,7 @@ Either changes what comes before it, so the model is run again until nothing new
 """
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
-from dataclasses import is_dataclass
+from collections.abc import Container
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -19,8 +18,17 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from padenet.pruning.channels import STAYS, Channels, Filters, Lanes, whole
-from padenet.pruning.functions import alike, averaged, joined, operation, reshaped
-from padenet.pruning.layers import CONVOLUTIONS, KEEP_ZERO, Kind, kind_of
+from padenet.pruning.functions import (
+    alike,
+    averaged,
+    joined,
+    meets_alike,
+    operation,
+    padded,
+    reshaped,
+    tensors_in,
+)
+from padenet.pruning.layers import CONVOLUTIONS, Kind, is_function, keeps_zero, kind_of
 from padenet.pruning.record import run_once
 
 KINDS = get_args(Kind)
@@ -75,10 +83,12 @@ class Flow(TorchFunctionMode):
         names = {m: name for name, m in self.model.named_modules()}
         hooks = []
         for module, name in names.items():
-            if isinstance(module, CONVOLUTIONS) or not (any(module.children()) or _plain(module)):
+            if isinstance(module, CONVOLUTIONS) or not (
+                any(module.children()) or is_function(module)
+            ):
                 hooks.append(module.register_forward_pre_hook(self._enter))
                 hooks.append(module.register_forward_hook(self._leave(name), with_kwargs=True))
-        for x in _tensors(example):
+        for x in tensors_in(example):
             self.known[id(x)] = (x, whole(x))
         try:
             with self:
@@ -86,7 +96,7 @@ class Flow(TorchFunctionMode):
         finally:
             for hook in hooks:
                 hook.remove()
-        for x in _tensors(given):
+        for x in tensors_in(given):
             if found := self._channels(x):
                 for name in {*found.visible, *self.filters.owners_of(found.lanes)}:
                     self.stays.setdefault(name, Stays(OUTPUT, True))
@@ -117,7 +127,7 @@ class Flow(TorchFunctionMode):
         def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
             self.depth -= 1
             self.times[name] += 1
-            inputs = [x for x in _tensors((args, kwargs)) if self._channels(x)]
+            inputs = [x for x in tensors_in((args, kwargs)) if self._channels(x)]
             if not inputs:
                 return
             x = self._channels(inputs[0])
@@ -158,7 +168,7 @@ class Flow(TorchFunctionMode):
                 visible = frozenset({name})
             lanes = whole(y).lanes
         if kind in WITH_CHANNELS or name in self.spreads:
-            if name in self.calls and not _equal(self.calls[name].inputs, x.lanes):
+            if name in self.calls and not np.array_equal(self.calls[name].inputs, x.lanes):
                 why = f"{name} is used for different channels"
                 self.keep(np.concatenate([self.calls[name].inputs, x.lanes]), why)
             self.calls[name] = Call(x.lanes, lanes, kind in READERS)
@@ -170,10 +180,12 @@ class Flow(TorchFunctionMode):
         """Where zeros may be put: not at a layer that serves several places."""
         if name not in self.repeated:
             return name
-        return x.source if kind == "elementwise" and isinstance(module, KEEP_ZERO) else None
+        return x.source if kind == "elementwise" and keeps_zero(module) else None
 
     def _convolve(self, name: str, module: nn.Module, x: Channels, kind: str) -> Lanes:
         width: Any = module.out_channels
+        if width == 1:
+            self.stays.setdefault(name, Stays("it has one filter alone", True))
         if name in self.stays:
             if kind == "depthwise":
                 why, fine = self.stays[name]
@@ -205,10 +217,10 @@ class Flow(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         y = function(*args, **kwargs)
-        inputs = [x for x in _tensors((args, kwargs)) if self._channels(x)]
+        inputs = [x for x in tensors_in((args, kwargs)) if self._channels(x)]
         name = operation(function)
         hidden = name in ("setitem", "numpy", "tolist", "array")  # out of sight from here on
-        if self.depth or not inputs or not (hidden or any(True for _ in _tensors(y))):
+        if self.depth or not inputs or not (hidden or any(True for _ in tensors_in(y))):
             return y
         found = self._function(name, inputs, y, args, kwargs) if isinstance(y, Tensor) else None
         if found is not None:
@@ -220,28 +232,44 @@ class Flow(TorchFunctionMode):
     def _function(
         self, name: str, inputs: list[Tensor], y: Tensor, args: Any, kwargs: Any
     ) -> Channels | None:
-        xs = [c for x in inputs if (c := self._channels(x))]
-        others = [t for t in _tensors((args, kwargs)) if not self._channels(t) and t.numel() > 1]
-        visible = frozenset[str]().union(*(x.visible for x in xs))
         if name == "cat":
-            parts = [(t, self._channels(t)) for t in _tensors(args[0])]
+            parts = [(t, self._channels(t)) for t in tensors_in((args, kwargs))]
             return joined(parts, kwargs.get("dim", args[1] if len(args) > 1 else 0))
-        if len(inputs) == 1 and not others:
-            if name == "mean":
-                dims = kwargs.get("dim", args[1] if len(args) > 1 else None)
-                return averaged(xs[0], inputs[0], y, dims)
-            return alike(name, xs[0], inputs[0], y)
-        if others or len(inputs) != 2 or name not in ("add", "mul"):
+        others = [t for t in tensors_in((args, kwargs)) if not self._channels(t) and t.numel() > 1]
+        if name in ("add", "mul"):
+            known = all(meets_alike(t, y) for t in others)
+            return self._combine(name, inputs, y) if known else None
+        x = self._channels(inputs[0])
+        if name == "expand_as":  # the other lends its shape
+            name, inputs = "expand", inputs[:1]
+        if x is None or others or len(inputs) > 1:
             return None
-        a, b = xs
-        if _equal(self.filters.heads(a.lanes), self.filters.heads(b.lanes)):
+        if name == "mean":
+            dims = kwargs.get("dim", args[1] if len(args) > 1 else None)
+            return averaged(x, inputs[0], y, dims)
+        return padded(x, *args, **kwargs) if name == "pad" else alike(name, x, inputs[0], y)
+
+    def _combine(self, name: str, inputs: list[Tensor], y: Tensor) -> Channels | None:
+        """A sum or product. What meets all channels alike, as a gate of one, changes nothing."""
+        known = [(x, c) for x in inputs if (c := self._channels(x))]
+        moved = [(x, c) for x, c in known if x.ndim != y.ndim]  # its channels meet another dim
+        full = [c for x, c in known if not meets_alike(x, y)]
+        if len(full) > 2 or any(c.can_go or not meets_alike(x, y) for x, c in moved):
+            return None
+        visible = frozenset[str]().union(*(c.visible for _, c in known))
+        if not full:
+            return whole(y, visible)
+        a, b = full[0], full[-1]
+        if len(full) == 1:
+            return Channels(a.lanes, visible, a.source if name == "mul" else None)
+        if np.array_equal(self.filters.heads(a.lanes), self.filters.heads(b.lanes)):
             return Channels(a.lanes, visible)
         equally_wide = len(a.lanes) == len(b.lanes)
         stay = (a.lanes == STAYS).any() or (b.lanes == STAYS).any()
         if name == "mul" and equally_wide and not stay:  # a gate lives and dies with its channel
             self.filters.merge(a.lanes, b.lanes)
             return Channels(a.lanes, visible)
-        for x in xs:
+        for x in full:
             self._pin(x, "it is added to, or multiplied with, other channels")
         return whole(y, visible)
 
@@ -253,7 +281,7 @@ class Flow(TorchFunctionMode):
             if found is not None:
                 self.keep(found.lanes, why)
                 visible |= found.visible
-        for y in _tensors(output):
+        for y in tensors_in(output):
             self._note(y, whole(y, visible))
 
 
@@ -269,25 +297,3 @@ def follow(model: nn.Module, example: Tensor | tuple[Any, ...], stays: dict[str,
         flow.run(example)
         if before == (len(stays), len(spreads)):
             return flow
-
-
-def _plain(module: nn.Module) -> bool:
-    """Whether it is somebody's own function as a module, whose forward can be followed."""
-    own = not type(module).__module__.startswith(("torch.", "padenet."))
-    return own and not module._parameters and not module._buffers
-
-
-def _equal(a: Lanes, b: Lanes) -> bool:
-    return len(a) == len(b) and bool((a == b).all())
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from _tensors(list(value.values()))
-    elif isinstance(value, (tuple, list)):
-        for v in value:
-            yield from _tensors(v)
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield from _tensors(list(vars(value).values()))

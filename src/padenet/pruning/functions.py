@@ -1,16 +1,26 @@
 """What functions and operators between layers do with channels."""
 
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from padenet.pruning.channels import STAYS, Channels
+from padenet.pruning.channels import STAYS, Channels, whole
 
 SAME = {  # each channel by itself, and zeros give zeros
     *("relu", "relu6", "leaky_relu", "elu", "celu", "selu", "gelu", "silu", "mish", "tanh"),
     *("hardswish", "hardtanh", "abs", "neg", "square", "sqrt", "tanhshrink", "softsign"),
-    *("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout"),
+    *(
+        "expand",
+        "dropout",
+        "dropout1d",
+        "dropout2d",
+        "dropout3d",
+        "alpha_dropout",
+        "feature_dropout",
+    ),
     *("avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool1d", "max_pool2d", "max_pool3d"),
     *("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"),
     *("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "interpolate"),
@@ -29,15 +39,30 @@ def operation(function: Any) -> str:
     return ALIASES.get(name, name)
 
 
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """All tensors among arguments or results, at any depth."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from tensors_in(list(value.values()))
+    elif isinstance(value, (tuple, list)):
+        for v in value:
+            yield from tensors_in(v)
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from tensors_in(list(vars(value).values()))
+
+
 def alike(name: str, x: Channels, before: Tensor, after: Tensor) -> Channels | None:
     """The channels after a function of one tensor, or None if it is unknown."""
     same_channels = after.ndim > 1 and after.shape[:2] == before.shape[:2]
     if name in SHAPES:
         return reshaped(x, before, after)
+    if name == "expand" and after.ndim == before.ndim and before.shape[1] == 1:
+        return whole(after, x.visible)  # of a single filter, which never goes
     if name in SAME and same_channels:
         return x
-    if name in ("add", "mul", "div", "truediv", "pow") and after.shape == before.shape:
-        return x.with_source(x.source if name == "mul" else None)
+    if name in ("div", "truediv", "pow") and after.shape == before.shape:
+        return x.with_source(None)
     if name in ALIVE and same_channels:
         return x.with_source(None)
     return None
@@ -60,6 +85,21 @@ def averaged(x: Channels, before: Tensor, after: Tensor, dims: Any) -> Channels 
     dims = dims if isinstance(dims, (tuple, list)) else (dims,)
     known = all(isinstance(d, int) and d % before.ndim > 1 for d in dims)
     return x if known and after.ndim > 1 else None
+
+
+def padded(
+    x: Channels, input: Tensor, pad: Any, mode: str = "constant", value: float | None = None
+) -> Channels | None:
+    """The channels of ``F.pad``, if it pads places alone."""
+    if len(pad) > 2 * (input.ndim - 2):
+        return None
+    return x.with_source(None) if value else x
+
+
+def meets_alike(x: Tensor, y: Tensor) -> bool:
+    """Whether ``x``, in a sum or product that gives ``y``, is the same for all channels."""
+    place = x.ndim - y.ndim + 1  # of the dim that meets them
+    return place < 0 or x.shape[place] == 1
 
 
 def joined(parts: list[tuple[Tensor, Channels | None]], dim: Any) -> Channels | None:

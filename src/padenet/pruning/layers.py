@@ -13,6 +13,7 @@ from padenet.pruning.spread import Spread
 from padenet.registry import ACTIVATIONS
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 NORMS = (
     *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm),
     *(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d),
@@ -23,14 +24,21 @@ POOLS = (
     *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
     *(nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d),
 )
+PADS = (
+    *(nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d),  # ZeroPad2d is one
+    *(nn.ReflectionPad1d, nn.ReflectionPad2d, nn.ReflectionPad3d),
+    *(nn.ReplicationPad1d, nn.ReplicationPad2d, nn.ReplicationPad3d),
+    *(nn.CircularPad1d, nn.CircularPad2d, nn.CircularPad3d),
+)
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
 MORE_ACTIVATIONS = (nn.Hardsigmoid, nn.Hardtanh, nn.LogSigmoid, nn.Softsign, nn.Tanhshrink)
-PLAIN = (*CONVOLUTIONS, *NORMS, nn.Linear)
+SAME = (*POOLS, *DROPOUTS, *MORE_ACTIVATIONS, nn.Identity, nn.Upsample)
+PLAIN = (*CONVOLUTIONS, *TRANSPOSED, *NORMS, nn.Linear)
 KEEP_ZERO = (
     *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.RReLU, nn.ELU, nn.CELU, nn.SELU, nn.SiLU, nn.GELU),
-    *(nn.Mish, nn.Tanh, nn.Hardswish, nn.PReLU, nn.Identity, *POOLS, *DROPOUTS),
+    *(nn.Mish, nn.Tanh, nn.Hardswish, nn.PReLU, nn.Identity, nn.Upsample),
+    *(*POOLS, *PADS, *DROPOUTS),
 )
-"""Elementwise layers that give zero for zero."""
 
 Kind = Literal[
     "filters",  # new channels of its own from all that come in
@@ -59,6 +67,10 @@ def kind_of(module: nn.Module, x: Tensor) -> Kind | str:
         if module.groups == module.in_channels:
             return "depthwise"
         return f"has groups={module.groups}, which share out the channels that come in"
+    if isinstance(module, TRANSPOSED):
+        if module.groups == 1:
+            return "reader"
+        return f"has groups={module.groups}, which share out the channels that come in"
     if isinstance(module, nn.Linear):
         return "reader" if x.ndim == 2 else "acts on the last dim, which is not that of channels"
     if isinstance(module, (PAU, APL, SReLU)):
@@ -78,9 +90,23 @@ def kind_of(module: nn.Module, x: Tensor) -> Kind | str:
         return "flatten"
     if isinstance(module, NORMS):
         return "channelwise"
-    if isinstance(module, (*POOLS, *DROPOUTS, *MORE_ACTIVATIONS, nn.Identity, *_activations())):
+    if isinstance(module, PADS):
+        dims = len(module.padding) // 2  # the last ones
+        return "elementwise" if dims <= x.ndim - 2 else "pads the dim of channels too"
+    if isinstance(module, (*SAME, *_activations())):
         return "elementwise"
     return f"is a {type(module).__name__}, which may mix channels"
+
+
+def is_function(module: nn.Module) -> bool:
+    """Whether it is somebody's own function as a module, whose forward can be followed."""
+    own = not type(module).__module__.startswith(("torch.", "padenet."))
+    return own and not module._parameters and not module._buffers
+
+
+def keeps_zero(module: nn.Module) -> bool:
+    """Whether an elementwise layer gives zeros alone for zeros; a padding may put others there."""
+    return isinstance(module, KEEP_ZERO) and not getattr(module, "value", 0)
 
 
 def _differs(kind: type[nn.Module], base: type[nn.Module]) -> bool:
@@ -91,7 +117,7 @@ def _differs(kind: type[nn.Module], base: type[nn.Module]) -> bool:
 
 def cut_layer(module: nn.Module, cut: Cut) -> None:
     """Leave of a layer what ``cut`` keeps, in place."""
-    if isinstance(module, (*CONVOLUTIONS, nn.Linear)):
+    if isinstance(module, (*CONVOLUTIONS, *TRANSPOSED, nn.Linear)):
         _cut_weights(module, cut)
     elif isinstance(module, Spread):
         if cut.inputs:
@@ -115,7 +141,7 @@ def _cut_weights(module: Any, cut: Cut) -> None:
         if depthwise:
             module.groups = len(cut.inputs.places)
         else:
-            _take(module, cut.inputs, "weight", dim=1)
+            _take(module, cut.inputs, "weight", dim=0 if isinstance(module, TRANSPOSED) else 1)
 
 
 def _cut_norm(module: Any, kept: Kept) -> None:

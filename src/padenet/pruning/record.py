@@ -186,9 +186,11 @@ def run_measured(model: nn.Module, example: Tensor | tuple[Any, ...]) -> tuple[S
     def count(layer: nn.Module, inputs: Any, output: Tensor) -> None:
         nonlocal total
         weight: Any = layer.weight
-        total += output[0].numel() * weight[0].numel()
+        spots = inputs[0] if isinstance(layer, transposed) else output  # each meets weight[0]
+        total += spots[0].numel() * weight[0].numel()
 
-    kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
+    transposed = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+    kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear, *transposed)
     hooks = [m.register_forward_hook(count) for m in model.modules() if isinstance(m, kinds)]
     try:
         output = run_once(model, example)
