@@ -84,12 +84,13 @@ def make_place(args: argparse.Namespace, deadline: float = math.inf) -> "Place":
 def make_configs(args: argparse.Namespace) -> list[Config]:
     """The records of ``--recipe``, a seed each, with the fields that were given."""
     from padenet.experiments.recipes import find_protocol
+    from padenet.experiments.sweep import choose
 
     found = given(args)
     seeds = found.pop("seed")
     which = {k: found[k] for k in ("dataset", "net", "activation") if k in found}
     protocol = find_protocol(args.recipe)
-    return [replace(protocol(Config(**which, seed=seed)), **found) for seed in dict.fromkeys(seeds)]
+    return choose([replace(protocol(Config(**which, seed=seed)), **found) for seed in seeds])
 
 
 def given(args: argparse.Namespace) -> dict[str, Any]:

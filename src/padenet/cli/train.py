@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 def run_together(configs: "list[Config]", place: "Place", args: argparse.Namespace) -> int:
     """``--jobs`` runs at a time, a line as each ends; the exit code is a sweep's."""
     from padenet.experiments.jobs import run_all
-    from padenet.experiments.sweep import choose, exit_code
+    from padenet.experiments.sweep import exit_code
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("--jobs is for whole runs, torchrun shares one: leave out either.")
@@ -73,7 +73,7 @@ def run_together(configs: "list[Config]", place: "Place", args: argparse.Namespa
         if not args.quiet or outcome.state != "done":
             print(outcome, flush=True)
 
-    run_all(choose(configs), args.out, place, args.jobs, threads=args.threads, report=note)
+    run_all(configs, args.out, place, args.jobs, threads=args.threads, report=note)
     return exit_code(outcomes)
 
 

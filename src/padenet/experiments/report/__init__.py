@@ -30,6 +30,7 @@ from padenet.experiments.report.overview import facts, lost_tables, settings_tab
 from padenet.experiments.report.page import make_page
 from padenet.experiments.report.pruning import (
     Point,
+    fraction_of,
     plot_pruning,
     pruning_curves,
     pruning_table,
@@ -107,7 +108,7 @@ def make_figures(
             )
     for cell in cells:
         run = shown_run(cell)
-        if run is None:
+        if run is None or fraction_of(run):  # the units of a pruned net are much like the whole's
             continue
         caption = _describe(cell, run)
         name = _file_name(*cell.key)

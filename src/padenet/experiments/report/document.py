@@ -12,7 +12,7 @@ def make_document(
     figures: dict[str, list[tuple[str, str]]],
 ) -> str:
     """``figures`` are, by heading, pairs of a caption and the path of a picture."""
-    lines = [f"# {title}", "", f"{facts['runs']}. {facts['time']} of training."]
+    lines = [f"# {title}", "", f"{facts['runs']}. {facts['time']}."]
     lines += ["The same with charts to play with: [report.html](report.html).", ""]
     for table in results:
         lines += [f"## {table.title}", "", to_markdown(table)]

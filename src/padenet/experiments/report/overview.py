@@ -39,7 +39,8 @@ def duration(total: float) -> str:
 
 def facts(runs: list[Run]) -> dict[str, str]:
     """For the head of a report: runs, time, and every machine, version and commit there was."""
-    found = {"runs": describe_counts(runs), "time": duration(sum(map(seconds, runs)))}
+    time = f"{duration(sum(map(seconds, runs)))} of training, summed over the runs"
+    found = {"runs": describe_counts(runs), "time": time}
     epochs = sum(max((m.get("epoch", 0) for m in run.metrics), default=0) for run in runs)
     found["epochs"] = f"{epochs:,} trained in all"
     machines = [(run.result or {}).get("machine") or {} for run in runs if run.result]

@@ -37,7 +37,7 @@ def make_page(
     filled = {
         "title": escape(title),
         "style": _asset("page.css"),
-        "lead": escape(f"{facts['runs']}. {facts['time']} of training."),
+        "lead": escape(f"{facts['runs']}. {facts['time']}."),
         "nav": "".join(f'<a href="#{a}">{escape(t)}</a>' for a, t in anchors.items()),
         "results": "\n".join(f"<h3>{escape(t.title)}</h3>\n{to_html(t)}" for t in results),
         "more": "\n".join([*map(_section, more), _facts(facts)]),
