@@ -227,7 +227,7 @@ def measure_all(fused: Callable | None, rounds: int) -> list[Record]:
 def collect(args: argparse.Namespace, workers: list[subprocess.Popen], chain: Chain) -> Record:
     made = describe() | describe_gpu()
     if args.commit:
-        made["commit"] = args.commit
+        made |= {"commit": args.commit, "dirty": None}  # nothing here can tell
     fused, errors = compile_all(workers, args.compile)
     chain.wait(args.compile_limit)
     checks = check_all()

@@ -209,7 +209,9 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     device = torch.device(args.device)
     made = describe() | (describe_gpu() if device.type == "cuda" else {})
-    made["commit"] = args.commit or made["commit"] or "unknown"
+    if args.commit:
+        made |= {"commit": args.commit, "dirty": None}  # nothing here can tell
+    made["commit"] = made["commit"] or "unknown"
     rows = [r for net in args.nets for r in time_steps(net, device, args)]
     runs = list(time_runs(args.runs, args.epochs)) if args.runs else []
     record = {
