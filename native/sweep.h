@@ -10,10 +10,10 @@
 // tasks depends on the shape alone and each task has sums of its own, added in order at the end:
 // the same bits for any number of threads.
 #pragma once
-#include <cstdlib>
-
+#include "arrays.h"
+#include "backward.h"
 #include "exact.h"
-#include "strip.h"
+#include "forward.h"
 
 namespace PADENET_ISA {
 
@@ -25,40 +25,6 @@ constexpr int64_t SHORT = 4;            // vectors that a long run has at least
 constexpr int64_t WIDEST = 1 << 16;     // elements in a row, at most
 constexpr int64_t FEWEST_ROWS = 16;     // in a task
 constexpr int64_t LARGE = 1 << 25;      // bytes that no cache is expected to hold
-
-inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
-inline int64_t common_multiple(int64_t a, int64_t b) {
-  int64_t x = a, y = b;
-  while (y) {
-    int64_t r = x % y;
-    x = y, y = r;
-  }
-  return a / x * b;
-}
-
-template <class T>
-T* allocate(int64_t count) {
-  return static_cast<T*>(aligned_alloc(64, (count * sizeof(T) + 127) / 64 * 64));
-}
-
-inline double read(const void* p, int64_t dtype, int64_t i) {
-  switch (dtype) {
-    case F32: return static_cast<const float*>(p)[i];
-    case F64: return static_cast<const double*>(p)[i];
-    case BF16: return AsBF16::get(static_cast<const uint16_t*>(p)[i]);
-    default: return AsF16::get(static_cast<const uint16_t*>(p)[i]);
-  }
-}
-
-inline void write(void* p, int64_t dtype, int64_t i, double v) {
-  switch (dtype) {
-    case F32: static_cast<float*>(p)[i] = (float)v; break;
-    case F64: static_cast<double*>(p)[i] = v; break;
-    case BF16: static_cast<uint16_t*>(p)[i] = AsBF16::put(v); break;
-    default: static_cast<uint16_t*>(p)[i] = AsF16::put(v);
-  }
-}
 
 template <class IO>
 struct Sweep {
@@ -82,6 +48,7 @@ struct Sweep {
   const bool lanes;             // short runs: a unit a lane
   int64_t row = W;              // elements in a row; one vector where there is one unit
   int64_t run, strip_length;    // elements between changes of the set, and in a strip
+  int64_t strips_a_run, rows_a_strip;
   double* c = nullptr;          // (groups, K)
   double limit = INFINITY;      // of |x|, for the strips
   V* sets = nullptr;            // lanes: in panels, see Strip
@@ -96,6 +63,8 @@ struct Sweep {
     if (lanes) row = common_multiple(period, W);
     run = lanes ? p.numel() : block;
     strip_length = lanes ? larger(1, STRIP * W / row) * row : STRIP * W;
+    strips_a_run = (run + strip_length - 1) / strip_length;
+    rows_a_strip = strip_length / row;
   }
   ~Sweep() { free(c), free(sets), free(sums); }
 
@@ -110,8 +79,7 @@ struct Sweep {
 
   bool go() {
     if (!p.numel()) return nothing();
-    c = allocate<double>(p.groups * K);
-    if (!c) return false;
+    if (!(c = allocate<double>(p.groups * K))) return false;
     read_coefficients();
     if (lanes) {
       sets = allocate<V>(panels(2 * K));
@@ -120,8 +88,7 @@ struct Sweep {
     }
     if (p.dy_is_one_number)
       for (int i = 0; i < W; i++) repeated[i] = static_cast<const Elem*>(p.dy)[0];
-
-    const int64_t pieces = p.numel() / run * strips_a_run();
+    const int64_t pieces = p.numel() / run * strips_a_run;
     int64_t tasks = smaller(larger(p.numel() / TASK, 1), smaller(TASKS, pieces));
     if (backward) {
       tasks = larger(1, smaller(tasks, TASK_SUMS / (p.groups * K)));
@@ -131,8 +98,7 @@ struct Sweep {
       memset(sums, 0, tasks * p.groups * K * sizeof(double));
     }
     bool failed = false;
-    const int threads = (int)smaller(p.threads, tasks);
-    (void)threads;
+    [[maybe_unused]] const int threads = (int)smaller(p.threads, tasks);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1) \
     reduction(|| : failed)
     for (int64_t t = 0; t < tasks; t++)
@@ -164,8 +130,7 @@ struct Sweep {
         if (p.form == ABS_TERMS) d[k] = std::fabs(d[k]);
       }
       const int room = sizeof(Real) == 4 ? 60 : 480;
-      const double own = direct_limit(u, p, p.noise ? room - 1 : room);
-      if (own < limit) limit = own;
+      limit = std::fmin(limit, direct_limit(u, p, p.noise ? room - 1 : room));
     }
   }
 
@@ -191,27 +156,25 @@ struct Sweep {
     }
   }
 
-  int64_t strips_a_run() const { return (run + strip_length - 1) / strip_length; }
-
   // Strips first .. last - 1, their sums added to own (groups, K).
   bool task(int64_t first, int64_t last, double* own) const {
     V shared[2 * MAX_COEFFICIENTS], few[MAX_COEFFICIENTS];
     V* total = few;
     if (lanes && backward && !(total = allocate<V>(panels(K)))) return false;
     clear(total);
+    int64_t r = first / strips_a_run, part = first % strips_a_run, g = r % p.groups;
     int64_t set = -1, rows = 0;
     for (int64_t i = first; i < last; i++) {
-      const int64_t r = i / strips_a_run(), part = i % strips_a_run(), g = r % p.groups;
       const int64_t begin = r * run + part * strip_length;
       const int64_t length = smaller(strip_length, (r + 1) * run - begin), rest = length % W;
       if (!lanes && g != set) set_all(shared, g), set = g;
-
       Strip<IO> s = strip(begin, length / W, lanes ? sets : shared);
       if (s.count) compute(s, W, total, own);
       if (rest) tail(begin + length - rest, rest, lanes ? length / W % columns() : 0, s, total, own);
-      rows += strip_length / row;
-      if (backward && (!lanes || rows + strip_length / row > STRIP || i + 1 == last))
-        add(total, begin, own), clear(total), rows = 0;
+      rows += rows_a_strip;
+      if (backward && (!lanes || rows + rows_a_strip > STRIP || i + 1 == last))
+        add(total, own, g), clear(total), rows = 0;
+      if (++part == strips_a_run) part = 0, r++, g = g + 1 == p.groups ? 0 : g + 1;
     }
     if (total != few) free(total);
     if (large) finish_stores();
@@ -228,8 +191,8 @@ struct Sweep {
     const Elem* dy = static_cast<const Elem*>(p.dy) + begin;
     Elem* out = static_cast<Elem*>(p.out) + begin;
     const bool same = p.dy_is_one_number;
-    const bool aligned = (uintptr_t)out % BYTES == 0;
-    return {x, same ? repeated : dy, out, count, same ? 0 : W, columns(), large && aligned,
+    const bool stream = large && (uintptr_t)out % BYTES == 0;
+    return {x, same ? repeated : dy, out, count, same ? 0 : W, columns(), stream,
             broadcast<Real>((Real)limit), v, (uint64_t)begin, &p, &keys};
   }
 
@@ -255,21 +218,20 @@ struct Sweep {
     else redo_forward(s, used);
   }
 
-  void add(const V* total, int64_t offset, double* own) const {
+  // To the sums of unit g, or of those that the lanes belong to in turn.
+  void add(const V* total, double* own, int64_t g) const {
     if (!lanes) {
-      double* to = own + group_at(offset) * K;
-      for (int64_t k = 0; k < K; k++) {
-        double sum = 0;
-        for (int i = 0; i < W; i++) sum += total[k][i];
-        to[k] += sum;
-      }
+      double* to = own + g * K;
+      for (int64_t k = 0; k < K; k++)
+        to[k] += sum_of_lanes<W>(__builtin_convertvector(total[k], Doubles<W>));
       return;
     }
+    int64_t left = block;  // lanes of unit g, which starts at 0
     for (int64_t j = 0; j < columns(); j++)
-      for (int i = 0; i < W; i++) {
-        double* to = own + group_at(j * W + i) * K;
+      for (int i = 0; i < W; i++, left--) {
+        if (!left) left = block, g = g + 1 == p.groups ? 0 : g + 1;
         const V* from = total + sum_at(j);
-        for (int64_t k = 0; k < K; k++) to[k] += from[k * pitch_of(columns())][i];
+        for (int64_t k = 0; k < K; k++) own[g * K + k] += from[k * pitch_of(columns())][i];
       }
   }
 
@@ -316,18 +278,19 @@ struct Sweep {
 
   void finish(int64_t tasks) const {
     const bool constant = p.form == OFFSET;
+    const int64_t count = p.groups * K;
+    for (int64_t t = 1; t < tasks; t++)
+      for (int64_t i = 0; i < count; i++) sums[i] += sums[t * count + i];
     for (int64_t g = 0; g < p.groups; g++)
       for (int64_t k = 0; k < K; k++) {
-        double sum = 0;
-        for (int64_t t = 0; t < tasks; t++) sum += sums[(t * p.groups + g) * K + k];
+        const double sum = sums[g * K + k];
         const int64_t power = k - p.m - 1;  // of d_k
         if (power < 0) {
           write(p.da, p.coefficient_dtype, g * (p.m + 1) + k, sum);
         } else if (power > 0 || constant) {
           const int64_t i = g * (p.n + constant) + power - !constant;
           const double s = p.form == ABS_TERMS ? sign(read(p.b, p.coefficient_dtype, i)) : 1;
-          sum = s == 0 ? 0 : s * sum;
-          write(p.db, p.coefficient_dtype, i, sum);
+          write(p.db, p.coefficient_dtype, i, s == 0 ? 0 : s * sum);
         }
       }
   }

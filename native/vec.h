@@ -149,6 +149,24 @@ struct AsBF16 {
   using Elem = uint16_t;
   using Real = float;
   using U = Lanes<float>::U;
+#if defined(__AVX512BW__)
+  // One permutation moves the 16 bits to and from the upper half of each lane.
+  static Vec<float> load(const uint16_t* p) {
+    U from{};
+    for (uint32_t i = 0; i < 16; i++) from[i] = i << 16;
+    const __m512i h = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i*)p));
+    return (Vec<float>)_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, (__m512i)from, h);
+  }
+  static void store(uint16_t* p, Vec<float> v) {
+    U from{}, u = (U)v;
+    for (uint32_t i = 0; i < 8; i++) from[i] = (4 * i + 1) | (4 * i + 3) << 16;
+    const __mmask16 number = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_ORD_Q);
+    const U rest = ((u >> 16) & 1) + 0x7fff;  // round to nearest, ties to even; NaN stays as it is
+    u = (U)_mm512_mask_add_epi32((__m512i)u, number, (__m512i)u, (__m512i)rest);
+    const __m512i h = _mm512_permutexvar_epi16((__m512i)from, (__m512i)u);
+    _mm256_storeu_si256((__m256i*)p, _mm512_castsi512_si256(h));
+  }
+#else
   static Vec<float> load(const uint16_t* p) {
     Halves h;
     memcpy(&h, p, sizeof h);
@@ -161,6 +179,7 @@ struct AsBF16 {
     Halves h = __builtin_convertvector(u, Halves);
     memcpy(p, &h, sizeof h);
   }
+#endif
   static constexpr bool CAN_STREAM = false;
   static void stream(uint16_t* p, Vec<float> v) { store(p, v); }
   static double get(uint16_t v) { return bits_to_float((uint32_t)v << 16); }

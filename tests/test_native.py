@@ -6,7 +6,7 @@ import pytest
 import torch
 from conftest import running_on
 
-from padenet import PAU
+from padenet import PAU, rational
 
 
 @pytest.mark.no_poison  # it fills with torch, which waits too
@@ -29,3 +29,16 @@ def compare(unit, x, want):
     got = unit(x)
     torch.set_num_threads(1)  # torch's own operations would wait
     os._exit(0 if torch.equal(got, want) else 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_float32_rounded_once(dtype):
+    every = torch.arange(-(2**15), 2**15).to(torch.int16).view(dtype)
+    near = every[every.abs() < 1000]  # where float32 goes through the same arithmetic
+    unit = PAU()
+    identity = torch.tensor([0.0, 1, 0, 0, 0, 0]), torch.zeros(4)
+    with running_on("native"), torch.no_grad():
+        assert torch.equal(unit(near), unit(near.float()).to(dtype))
+        numbers = every[every.isfinite()]
+        assert torch.equal(rational(numbers, *identity), numbers)
+        assert torch.equal(rational(every, *identity).isnan(), every.isnan())

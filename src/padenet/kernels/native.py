@@ -29,6 +29,7 @@ _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16:
 _FORMS = {form: i for i, form in enumerate(FORMS)}
 _PROBLEM = struct.Struct("=7Q13qQ2d")
 _DIM = struct.Struct("=2q")
+_is_compiling = torch.compiler.is_compiling
 _NAMES = ("libpadenet_native.so", "libpadenet_native.dylib", "padenet_native.dll")
 
 
@@ -77,29 +78,29 @@ def refuses(x: Tensor, a: Tensor, b: Tensor) -> str | None:
     """Why the kernel cannot take these tensors, or None."""
     if not x.is_cpu:
         return f"x is on {x.device}, the kernel needs 'cpu'"
-    if a.size(-1) > MAX_DEGREE + 1 or b.size(-1) > MAX_DEGREE:
-        return f"a and b have {a.size(-1)} and {b.size(-1)} values, degrees go up to {MAX_DEGREE}"
+    if a.shape[-1] > MAX_DEGREE + 1 or b.shape[-1] > MAX_DEGREE:
+        return f"a and b have {a.shape[-1]} and {b.shape[-1]} values, degrees go up to {MAX_DEGREE}"
     if x.dim() > MAX_RANK:
         return f"x has {x.dim()} dims, the kernel takes {MAX_RANK}"
     return missing()
 
 
 def forward(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
-    if torch.compiler.is_compiling():
+    if _is_compiling():
         return torch.ops.padenet.native_forward(x, a, b, key, *spec)
     order = memory_order(x)
     if order is None:
         return forward(x.clone(), a, b, key, spec)
     y = torch.empty_like(x)
     a, b = a.contiguous(), b.contiguous()
-    _call("padenet_forward", order, x, None, y, a, b, None, None, key, spec, False)
+    _call("padenet_forward", x, y, a, b, order, key, spec)
     return y
 
 
 def backward(
     dy: Tensor, x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec
 ) -> tuple[Tensor, Tensor, Tensor]:
-    if torch.compiler.is_compiling():
+    if _is_compiling():
         return torch.ops.padenet.native_backward(dy, x, a, b, key, *spec)
     order = memory_order(x)
     if order is None:
@@ -112,23 +113,22 @@ def backward(
             dy = torch.empty_like(x).copy_(dy)
     a, b = a.contiguous(), b.contiguous()
     da, db = torch.empty_like(a), torch.empty_like(b)
-    _call("padenet_backward", order, x, dy, dx, a, b, da, db, key, spec, one_number)
+    gradients = dy.data_ptr(), da.data_ptr(), db.data_ptr()
+    _call("padenet_backward", x, dx, a, b, order, key, spec, gradients, one_number)
     return dx, da, db
 
 
 def _call(
     entry: str,
-    order: tuple[int, ...],
     x: Tensor,
-    dy: Tensor | None,
     out: Tensor,
     a: Tensor,
     b: Tensor,
-    da: Tensor | None,
-    db: Tensor | None,
+    order: tuple[int, ...],
     key: Tensor | None,
     spec: Spec,
-    one_number: bool,
+    gradients: tuple[int, int, int] = (0, 0, 0),  # addresses of dy, da, db
+    one_number: bool = False,
 ) -> None:
     """Pack the arguments as ``struct Problem`` of ``native/problem.h`` and run."""
     form, q, channel_dim, alpha = spec
@@ -138,18 +138,16 @@ def _call(
         groups, channels = a.size(0), x.size(c)
         inner = x.stride(c) if order else math.prod(x.shape[c + 1 :])
         outer = x.numel() // max(channels * inner, 1)
-    tail = b""
-    if key is not None and order:
-        by_shape = torch.empty(x.shape, device="meta").stride()
-        tail = b"".join(_DIM.pack(x.size(d), by_shape[d]) for d in order)
+    dy, da, db = gradients
+    dims = order if key is not None else ()
     problem = _PROBLEM.pack(
         x.data_ptr(),
-        0 if dy is None else dy.data_ptr(),
+        dy,
         out.data_ptr(),
         a.data_ptr(),
         b.data_ptr(),
-        0 if da is None else da.data_ptr(),
-        0 if db is None else db.data_ptr(),
+        da,
+        db,
         outer,
         channels,
         inner,
@@ -162,12 +160,15 @@ def _call(
         1 if _forked else torch.get_num_threads(),
         one_number,
         key is not None,
-        len(tail) // _DIM.size,
+        len(dims),
         0 if key is None else int(key),
         q,
         alpha,
     )
-    if code := _entry(entry)(problem + tail):
+    if dims:
+        by_shape = torch.empty(x.shape, device="meta").stride()
+        problem += b"".join([_DIM.pack(x.size(d), by_shape[d]) for d in dims])
+    if code := _entry(entry)(problem):
         raise MemoryError(f"{entry} could not allocate its partial sums (code {code})")
 
 
