@@ -13,6 +13,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -48,12 +49,16 @@ def say(text: str) -> None:
 
 
 def make_calls(found: dict[str, Candidate], inputs: Inputs, work: str) -> Calls:
-    """A call of each candidate without arguments, the floor first where there is room for it."""
+    """A call of each candidate without arguments, the floor first where there is room for it.
+
+    Each has inputs of its own: of shared ones the layout that most candidates read would be in the
+    processor's cache, and the other one not.
+    """
     x, dy = inputs[torch.contiguous_format]
     if work == FORWARD:
         calls: Calls = {FLOOR: x.clone}
         for name, c in found.items():
-            calls[name] = lambda run=c.run, x=inputs[c.layout][0]: run(x)
+            calls[name] = partial(c.run, own(inputs[c.layout])[0])
         return calls
 
     raw = x.detach()
@@ -64,7 +69,12 @@ def make_calls(found: dict[str, Candidate], inputs: Inputs, work: str) -> Calls:
         return y
 
     calls = {FLOOR: floor}
-    return calls | {n: train_step(c, *inputs[c.layout]) for n, c in found.items()}
+    return calls | {n: train_step(c, *own(inputs[c.layout])) for n, c in found.items()}
+
+
+def own(pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    x, dy = (t.detach().clone() for t in pair)
+    return x.requires_grad_(), dy
 
 
 def measure(

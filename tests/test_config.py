@@ -23,7 +23,7 @@ WRONG = {
     "lr": (0.0, -0.1, NAN, INF, "0.1", True, None),
     "momentum": (-0.1, 1.0, 2.0, NAN, INF, None),
     "weight_decay": (-1e-9, NAN, INF, None),
-    "lr_decay": (0.0, -1.0, 1.01, NAN, INF, None),
+    "lr_decay": (0.0, -1.0, NAN, INF, None),
     "lr_every": (0, 2.5, None),
     "clip_norm": (0.0, -1.0, NAN, INF, "1"),
     "start": ("lreu", "", None),

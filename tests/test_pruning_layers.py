@@ -242,3 +242,54 @@ def test_a_small_u_net():
             masked.get_submodule(name).weight[gone] = 0
             masked.get_submodule(name).bias[gone] = 0
     torch.testing.assert_close(pruned(IMAGES), masked(IMAGES), rtol=1e-10, atol=1e-12)
+
+
+class Plain(nn.Module):
+    """Two convolutions and a number an image, put together by a function."""
+
+    def __init__(self, forward):
+        super().__init__()
+        self.c1, self.c2 = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 6, 3, padding=1)
+        self.reads, self.fc = nn.Conv2d(16, 6, 1), nn.Linear(6, 1)
+        self.scale = nn.Parameter(torch.tensor(2.0))
+        self.function = forward
+
+    def head(self, x):
+        return self.fc(F.relu(x).mean((2, 3)))
+
+    def forward(self, x):
+        return self.function(self, F.relu(self.c1(x)))
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda m, x: m.head(m.c2(x)).squeeze(1) * 2,
+        lambda m, x: m.head(m.c2(x)).flatten() + 1,
+        lambda m, x: m.head(m.c2(x)).pow(2).mean() * 0.1,
+        lambda m, x: m.head(m.c2(input=x)),
+        lambda m, x: m.head(m.reads(torch.cat([x, x], 1, out=torch.empty(0, dtype=x.dtype)))),
+    ],
+    ids=["squeezed", "flat", "a loss", "by keyword", "into a tensor"],
+)
+@torch.no_grad()  # torch.cat wants it for out=
+def test_heads_and_ways_to_call(forward):
+    model = made(Plain(forward))
+    pruned, pruning = padenet.prune(model, 50, example=IMAGES)
+    assert len(pruning.filters["c1"].places) == 4 and pruned.c1.out_channels == 4
+    kept = set(pruning.filters["c1"].places)
+    for i in set(range(8)) - kept:  # relu(0) is 0, so that a dead filter is one that is gone
+        model.c1.weight[i] = model.c1.bias[i] = 0
+    if "c2" in pruning.filters:
+        for i in set(range(6)) - set(pruning.filters["c2"].places):
+            model.c2.weight[i] = model.c2.bias[i] = 0
+    if "reads" in pruning.filters:
+        for i in set(range(6)) - set(pruning.filters["reads"].places):
+            model.reads.weight[i] = model.reads.bias[i] = 0
+    torch.testing.assert_close(pruned(IMAGES), model(IMAGES))
+
+
+def test_a_constant_does_not_get_the_channels_that_lend_it_a_shape():
+    forward = lambda m, x: m.head(m.reads(torch.cat([x, m.scale.expand_as(x)], 1)))
+    with pytest.raises(ValueError, match=r"c1: expand_as\(\) may mix channels"):
+        padenet.prune(made(Plain(forward)), 50, example=IMAGES)

@@ -81,6 +81,6 @@ def read_pair(pair: Any, name: str, others: str) -> tuple[Tensor, Tensor]:
             f"{name}={pair!r} is neither the name of a start nor a pair (a, b), {others}."
         ) from None
     # An array is copied: torch takes none with negative strides, as polynomials turned round have.
-    a, b = (c if isinstance(c, Tensor) else np.array(c, float) for c in (a, b))
+    a, b = (c.copy() if isinstance(c, np.ndarray) else c for c in (a, b))
     a, b = (torch.as_tensor(c, dtype=torch.float64, device="cpu").detach() for c in (a, b))
     return a, b

@@ -85,7 +85,7 @@ def apply(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Te
 def _apply_operator(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
     if key is None and fused.suits(x, a, spec):
         fused.teach_inductor()
-        return torch.ops.padenet.gpu_forward_fused(x, a, b, *spec[:3])
+        return torch.ops.padenet.gpu_forward_fused(x, a, b, *spec[:3], fused.VERSION)
     return torch.ops.padenet.gpu_forward(x, a, b, key, *spec)
 
 

@@ -82,7 +82,7 @@ RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "lr": ABOVE_0,
     "momentum": (lambda v: 0 <= v < 1, "in [0, 1), such as 0.9"),
     "weight_decay": FROM_0,
-    "lr_decay": (lambda v: 0 < v <= 1, "in (0, 1]: a factor, 1 for a constant rate"),
+    "lr_decay": (ABOVE_0[0], f"{ABOVE_0[1]}: a factor, 1 for a constant rate"),
     "lr_every": COUNT,
     "clip_norm": ABOVE_0_OR_NONE,
     "alpha": (lambda v: 0 <= v <= 1, "in [0, 1]: 0.01 is noise of one percent"),

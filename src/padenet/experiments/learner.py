@@ -79,12 +79,14 @@ class Learner:
         # Seeded anew each epoch: nothing random outlives it, so a checkpoint holds no generator.
         torch.manual_seed(_seed(self.config.seed, epoch, self.ranks.rank))
         self.model.train()
-        yield from self._each("train", self._train_step, self.train_batches.tickets(epoch))
+        tickets = self.train_batches.tickets(epoch)
+        yield from self._each("train", self._train_step, tickets, self._tensors)
 
     def test(self) -> Iterator[None]:
         self.model.eval()
         self.ranks.agree(self.net.buffers())  # each has batch statistics of its own
-        yield from self._each("test", self._test_step, self.test_batches.tickets(0))
+        tickets = self.test_batches.tickets(0)
+        yield from self._each("test", self._test_step, tickets, lambda: [self.totals])
 
     def settle(self) -> Iterator[None]:
         """Until a GPU has done what was asked of it, without standing in the way of other runs."""
@@ -126,14 +128,18 @@ class Learner:
         self.optimizer.load_state_dict({**optimizer, "state": state["optimizer"]})
 
     def _each(
-        self, name: str, step: Callable[[Ticket], None], tickets: Iterator[Ticket]
+        self,
+        name: str,
+        step: Callable[[Ticket], None],
+        tickets: Iterator[Ticket],
+        changed: Callable[[], list[Tensor]],
     ) -> Iterator[None]:
         self.totals.zero_()
         for ticket in tickets:
             if self.graph:
                 key = name, ticket[0].shape  # the last batch of a test may be smaller
                 if key not in self.graphs:
-                    self.graphs[key] = Graphed(step, ticket, self._tensors)
+                    self.graphs[key] = Graphed(step, ticket, changed)
                 self.graphs[key](ticket)
             else:
                 step(ticket)

@@ -81,7 +81,11 @@ class Lane:
             default.graphsafe_set_state(outside)
 
     def clear(self) -> None:
-        """After a run: give back the memory of its graphs, which is in no cycle of references."""
+        """After a run: give back the memory of its graphs.
+
+        No cycle of references holds a run, except the first of a process, of which torch's own
+        first import keeps frames. That one waits for Python's collector, which takes too long here.
+        """
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 

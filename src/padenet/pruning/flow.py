@@ -233,14 +233,15 @@ class Flow(TorchFunctionMode):
         self, name: str, inputs: list[Tensor], y: Tensor, args: Any, kwargs: Any
     ) -> Channels | None:
         if name == "cat":
-            parts = [(t, self._channels(t)) for t in tensors_in((args, kwargs))]
+            tensors = args[0] if args else kwargs["tensors"]
+            parts = [(t, self._channels(t)) for t in tensors_in(tensors)]
             return joined(parts, kwargs.get("dim", args[1] if len(args) > 1 else 0))
         others = [t for t in tensors_in((args, kwargs)) if not self._channels(t) and t.numel() > 1]
         if name in ("add", "mul"):
-            known = all(meets_alike(t, y) for t in others)
+            known = y.ndim > 1 and all(meets_alike(t, y) for t in others)
             return self._combine(name, inputs, y) if known else None
         x = self._channels(inputs[0])
-        if name == "expand_as":  # the other lends its shape
+        if name == "expand_as" and args[0] is inputs[0]:  # the other lends its shape
             name, inputs = "expand", inputs[:1]
         if x is None or others or len(inputs) > 1:
             return None

@@ -183,15 +183,17 @@ def run_measured(model: nn.Module, example: Tensor | tuple[Any, ...]) -> tuple[S
     """The size and the output in evaluation."""
     total = 0
 
-    def count(layer: nn.Module, inputs: Any, output: Tensor) -> None:
+    def count(layer: nn.Module, args: Any, kwargs: Any, output: Tensor) -> None:
         nonlocal total
         weight: Any = layer.weight
-        spots = inputs[0] if isinstance(layer, transposed) else output  # each meets weight[0]
+        x = args[0] if args else kwargs["input"]
+        spots = x if isinstance(layer, transposed) else output  # each meets weight[0]
         total += spots[0].numel() * weight[0].numel()
 
     transposed = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
     kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear, *transposed)
-    hooks = [m.register_forward_hook(count) for m in model.modules() if isinstance(m, kinds)]
+    layers = [m for m in model.modules() if isinstance(m, kinds)]
+    hooks = [m.register_forward_hook(count, with_kwargs=True) for m in layers]
     try:
         output = run_once(model, example)
     finally:

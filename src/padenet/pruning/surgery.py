@@ -57,7 +57,8 @@ def run_masked(model: nn.Module, cuts: dict[str, Cut], example: Any) -> Any:
     for name, cut in cuts.items():
         module = model.get_submodule(name)
         if cut.inputs is not None:
-            hooks.append(module.register_forward_pre_hook(partial(_mask_input, cut.inputs)))
+            mask = partial(_mask_input, cut.inputs)
+            hooks.append(module.register_forward_pre_hook(mask, with_kwargs=True))
         if cut.spread and not isinstance(module, Spread):
             assert cut.outputs is not None
             hooks.append(module.register_forward_hook(partial(_mask_output, cut.outputs)))
@@ -68,8 +69,12 @@ def run_masked(model: nn.Module, cuts: dict[str, Cut], example: Any) -> Any:
             hook.remove()
 
 
-def _mask_input(kept: Kept, module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    return _mask(kept, inputs[0]), *inputs[1:]
+def _mask_input(
+    kept: Kept, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if args:
+        return (_mask(kept, args[0]), *args[1:]), kwargs
+    return args, kwargs | {"input": _mask(kept, kwargs["input"])}
 
 
 def _mask_output(kept: Kept, module: nn.Module, inputs: tuple[Any, ...], y: Tensor) -> Tensor:

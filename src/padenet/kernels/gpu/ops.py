@@ -43,23 +43,26 @@ _forward_op.register_autograd(_backward_of_op, setup_context=_save)
 
 
 @torch.library.custom_op("padenet::gpu_forward_fused", mutates_args=())
-def _fused_op(x: Tensor, a: Tensor, b: Tensor, form: str, q: float, channel_dim: int) -> Tensor:
+def _fused_op(
+    x: Tensor, a: Tensor, b: Tensor,
+    form: str, q: float, channel_dim: int, version: str,
+) -> Tensor:  # fmt: skip
     return gpu.forward(x, a, b, None, Spec(form, q, channel_dim))
 
 
 @_fused_op.register_fake
-def _(x, a, b, form, q, channel_dim):  # type: ignore[no-untyped-def]
+def _(x, a, b, form, q, channel_dim, version):  # type: ignore[no-untyped-def]
     return torch.empty_like(x)
 
 
 def _save_fused(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, a, b, *ctx.spec = inputs
+    x, a, b, *ctx.spec, _ = inputs
     ctx.save_for_backward(x, a, b)
 
 
 def _backward_of_fused(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
     grads = torch.ops.padenet.gpu_backward(dy, *ctx.saved_tensors, None, *ctx.spec, 0.0)
-    return *grads, None, None, None
+    return *grads, None, None, None, None
 
 
 _fused_op.register_autograd(_backward_of_fused, setup_context=_save_fused)
