@@ -61,3 +61,15 @@ def alive(pid):
         return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
     except OSError:
         return False
+
+
+def is_free(path):
+    """Whether nothing holds the run's lock: a process that ends drops it last of all."""
+    import fcntl
+
+    with open(Path(path) / ".lock", "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True

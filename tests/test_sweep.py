@@ -8,7 +8,7 @@ from argparse import ArgumentTypeError, Namespace
 from pathlib import Path
 
 import pytest
-from small_runs import alive, numbers_of, small, trainers, wait_for
+from small_runs import alive, is_free, numbers_of, small, trainers, wait_for
 
 from padenet.cli import main
 from padenet.cli.sweep import draw, read_time, say_time
@@ -285,6 +285,7 @@ def test_a_killed_sweep_leaves_nothing_behind_and_goes_on(tmp_path):
         pids = wait_for(held)
         process.kill()
     wait_for(lambda: not any(map(alive, pids)) and not held(), 30)
+    wait_for(lambda: all(is_free(out / c.name) for c in runs if (out / c.name).exists()), 30)
     assert main([*args, "--quiet"]) == 0
     for config in runs:
         train(config, tmp_path / "alone" / config.name, CPU)
