@@ -2,12 +2,9 @@
 
 import copy
 import functools
-import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -24,11 +21,11 @@ from padenet.convert.activations import (
     read_node,
 )
 from padenet.convert.forward import names_in, set_forward, trace
+from padenet.convert.in_place import is_lost
+from padenet.convert.places import Choices, Place, Use, choose
 from padenet.convert.report import Left, Replaced, Report
 from padenet.nn import PAU
 
-Choice = str | type[nn.Module] | Callable[[str, type[nn.Module]], bool]
-Choices = Choice | Iterable[Choice] | None
 LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 HOOKS = (
     "_forward_hooks",
@@ -40,11 +37,6 @@ HOOKS = (
     "_backward_pre_hooks",
     "_is_full_backward_hook",
 )
-VIEWS = re.compile(
-    "getitem|view|view_as|reshape|flatten|unflatten|transpose|permute|movedim|t|chunk|split|unbind"
-    "|narrow|select|squeeze|unsqueeze|expand|detach|diagonal|swapaxes|augment|[a-z].*_"
-)
-"""Operations, by name, whose result may share memory with their input."""
 FUNCTION_TYPES = (FunctionType, BuiltinFunctionType)
 KEY_HOOKS = (
     "_state_dict_hooks",
@@ -52,26 +44,6 @@ KEY_HOOKS = (
     "_load_state_dict_pre_hooks",
     "_load_state_dict_post_hooks",
 )
-
-
-@dataclass(eq=False)
-class _Place:
-    """Where a unit goes: ``holder.attr``. ``uses`` are the calls that it serves, if known."""
-
-    name: str
-    holder: nn.Module
-    attr: str
-    activation: Activation
-    like: Tensor | None
-    module: nn.Module | None = None
-    first: "_Place | None" = None  # the slot itself, for a further call of it
-    uses: tuple["_Use", ...] = ()
-
-
-class _Use(NamedTuple):
-    caller: nn.Module
-    node: fx.Node
-    path: str
 
 
 def convert(
@@ -147,8 +119,8 @@ class _Conversion:
             self._trace(path, parent)
         places = list(self._places())
         written = {use.node for p in places if p.activation.inplace for use in p.uses}
-        lost = [any(_is_lost(use.node, written) for use in p.uses) for p in places]
-        for place, why, no in zip(places, _choose(places, only, skip), lost, strict=True):
+        lost = [any(is_lost(use.node, written) for use in p.uses) for p in places]
+        for place, why, no in zip(places, choose(places, only, skip), lost, strict=True):
             if why or no:
                 why = why or f"{place.activation} writes into what is read through another name"
                 self.left.append(Left(place.name, why))
@@ -210,34 +182,34 @@ class _Conversion:
             stays += ", a module that it calls twice is one unit" if slots else ""
             self.left.append(Left(_name(path), f"{graph}; {stays}"))
 
-    def _places(self) -> Iterator[_Place]:
-        calls: dict[tuple[nn.Module, str], list[_Use]] = {}
+    def _places(self) -> Iterator[Place]:
+        calls: dict[tuple[nn.Module, str], list[Use]] = {}
         for path, parent in self.parents:
             for node in self._nodes(parent):
                 if node.op == "call_module":
                     prefix, _, attr = str(node.target).rpartition(".")
                     slot = (parent.get_submodule(prefix), attr)
-                    calls.setdefault(slot, []).append(_Use(parent, node, path))
+                    calls.setdefault(slot, []).append(Use(parent, node, path))
         taken: set[tuple[nn.Module, str]] = set()
         for parent, attr, child, path in self._slots():
             found = read_module(child)
             assert found is not None
             like = self._like(path, attr, child)
             uses = tuple(calls.get((parent, attr), ()))
-            first = _Place(_name(f"{path}.{attr}"), parent, attr, found, like, child)
+            first = Place(_name(f"{path}.{attr}"), parent, attr, found, like, child)
             first.uses = uses if self.share else uses[:1]
             yield first
             for use in () if self.share else uses[1:]:
                 new = _free(use.caller, str(use.node.target).replace(".", "_"), taken)
                 name = _name(f"{use.path}.{new}")
-                yield _Place(name, use.caller, new, found, like, child, first, (use,))
+                yield Place(name, use.caller, new, found, like, child, first, (use,))
         for path, parent in self.parents:
             function = getattr(parent, "activation", None) if isinstance(parent, LAYERS) else None
             if function in FUNCTIONS and parent not in self.graphs:
                 kind = FUNCTIONS[function]
                 found = Activation(kind, kind.defaults, f"F.{kind.function.__name__}")
                 like = self._like(path, "linear2", None)
-                yield _Place(_name(f"{path}.activation"), parent, "activation", found, like)
+                yield Place(_name(f"{path}.activation"), parent, "activation", found, like)
             for node in self._nodes(parent):
                 read = read_node(node)
                 if isinstance(read, str):
@@ -247,9 +219,9 @@ class _Conversion:
                     before = input_of(node)
                     maker = before.op == "call_module" and parent.get_submodule(str(before.target))
                     like = self._like(path, None, maker or None)
-                    use = _Use(parent, node, path)
+                    use = Use(parent, node, path)
                     name = _name(f"{path}.{attr}")
-                    yield _Place(name, parent, attr, read, like, uses=(use,))
+                    yield Place(name, parent, attr, read, like, uses=(use,))
 
     def _nodes(self, parent: nn.Module) -> list[fx.Node]:
         return list(self.graphs[parent].nodes) if parent in self.graphs else []
@@ -269,7 +241,7 @@ class _Conversion:
             path, _, attr = path.rpartition(".")
         return near[-1] if near else None
 
-    def _replace(self, place: _Place) -> None:
+    def _replace(self, place: Place) -> None:
         unit = self.units.get(place.module) if self.share else None
         if unit is None:
             unit, beginning = self._make(place)
@@ -282,7 +254,7 @@ class _Conversion:
         for use in place.uses:
             self._rewire(place, use)
 
-    def _make(self, place: _Place) -> tuple[nn.Module, Beginning]:
+    def _make(self, place: Place) -> tuple[nn.Module, Beginning]:
         activation, options = place.activation, {"groups": self.groups, **self.options}
         slopes = activation.slopes or ()
         if len(slopes) > 1:
@@ -307,7 +279,7 @@ class _Conversion:
                 self.left.append(Left(place.name, "the hooks on the old module's state_dict"))
         return unit, self.beginnings[key]
 
-    def _rewire(self, place: _Place, use: _Use) -> None:
+    def _rewire(self, place: Place, use: Use) -> None:
         """Let the call be one of the unit, where it is not yet."""
         node, graph = use.node, self.graphs[use.caller]
         x = input_of(node)
@@ -324,7 +296,7 @@ class _Conversion:
         graph.erase_node(node)
         self.rewritten.add(use.caller)
 
-    def _keep(self, place: _Place) -> None:
+    def _keep(self, place: Place) -> None:
         """A place that is not chosen: the old module, also where the slot now holds a unit."""
         slot = place.first or place
         old = self.originals.get((slot.holder, slot.attr), place.module)
@@ -336,53 +308,6 @@ class _Conversion:
             for use in place.uses:
                 use.node.target = place.attr
                 self.rewritten.add(use.caller)
-
-
-def _choose(places: list[_Place], only: Choices, skip: Choices) -> list[str]:
-    """Why each place is not replaced, "" where it is."""
-
-    def fits(choice: Choice, place: _Place) -> bool:
-        kind = place.activation.kind.module
-        if isinstance(choice, str):
-            return fnmatchcase(place.name, choice) or fnmatchcase(place.name, f"{choice}.*")
-        return issubclass(kind, choice) if isinstance(choice, type) else choice(place.name, kind)
-
-    def chosen(choices: Choices, label: str) -> set[_Place]:
-        single = isinstance(choices, str) or callable(choices)
-        found: set[_Place] = set()
-        for choice in [choices] if single else choices or ():  # type: ignore[union-attr]
-            hits = {p for p in places if fits(choice, p)}  # type: ignore[arg-type]
-            if not hits and (isinstance(choice, (str, type))):
-                there = ", ".join(f"{p.name} ({p.activation})" for p in places[:8]) or "none"
-                more = ", ..." if len(places) > 8 else ""
-                raise ValueError(f"{label}={choice!r} fits no activation. There are: {there}{more}")
-            found |= hits
-        return found
-
-    wanted = set(places) if only is None else chosen(only, "only")
-    unwanted = chosen(skip, "skip")
-    return ["skipped" if p in unwanted else "" if p in wanted else "not among only" for p in places]
-
-
-def _is_lost(node: fx.Node, written: set[fx.Node]) -> bool:
-    """A call in place whose result is read later through another tensor on the same memory.
-
-    ``written`` are all the calls in place.
-    """
-    if node not in written:
-        return False
-    nodes = list(node.graph.nodes)
-    later = set(nodes[nodes.index(node) + 1 :])
-    base: Any = input_of(node)
-    if not node.users and not later & set(base.users):
-        return True
-    while base in written or VIEWS.fullmatch(getattr(base.target, "__name__", str(base.target))):
-        base = next(iter(base.all_input_nodes), None)
-        if base is None:
-            return False
-        if later & set(base.users):
-            return True
-    return False
 
 
 def _name(path: str) -> str:
