@@ -1,6 +1,7 @@
 """Fits that several tests need, and how far they are from their targets."""
 
 import functools
+from fractions import Fraction
 
 import torch
 from hypothesis import strategies as st
@@ -23,3 +24,15 @@ def error_of(found: Fit, f, points: int = 30011) -> torch.Tensor:
 
 
 small = st.fractions(-5, 5, max_denominator=7)
+
+
+def series(name: str, terms: int) -> list[Fraction]:
+    """Taylor coefficients at 0, from s' = s - s², t' = 1 - t² and swish = x s."""
+    if name == "swish":
+        return [Fraction(0), *series("sigmoid", terms - 1)]
+    c = [Fraction(1, 2) if name == "sigmoid" else Fraction(0)]
+    for k in range(terms - 1):
+        square = sum(c[i] * c[k - i] for i in range(k + 1))
+        rest = c[k] if name == "sigmoid" else Fraction(int(k == 0))
+        c.append((rest - square) / (k + 1))
+    return c

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from fits import series
 
 import padenet
 from padenet.coefficients import ALIASES, STARTS, Start, find_start, read_pair
@@ -198,18 +199,6 @@ def test_file_is_what_the_script_makes(make_starts):
         for figure in ("rms", "max_error"):
             assert made.pop(figure) == pytest.approx(stored.pop(figure), rel=1e-5)
         assert made == stored
-
-
-def series(name: str, terms: int) -> list[Fraction]:
-    """Taylor coefficients at 0, from s' = s - s², t' = 1 - t² and swish = x s."""
-    if name == "swish":
-        return [Fraction(0), *series("sigmoid", terms - 1)]
-    c = [Fraction(1, 2) if name == "sigmoid" else Fraction(0)]
-    for k in range(terms - 1):
-        square = sum(c[i] * c[k - i] for i in range(k + 1))
-        rest = c[k] if name == "sigmoid" else Fraction(int(k == 0))
-        c.append((rest - square) / (k + 1))
-    return c
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "tanh", "swish"])

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from fits import small
+from fits import series, small
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,18 +29,6 @@ def expand(P, Q, terms):
     for i in range(terms):
         known = sum((Q[k] * c[i - k] for k in range(1, min(i, len(Q) - 1) + 1)), Fraction(0))
         c.append((P[i] if i < len(P) else 0) - known)
-    return c
-
-
-def series(name, terms):
-    """Taylor coefficients at 0, from s' = s - s², t' = 1 - t² and swish = x s."""
-    if name == "swish":
-        return [Fraction(0), *series("sigmoid", terms - 1)]
-    c = [Fraction(1, 2) if name == "sigmoid" else Fraction(0)]
-    for k in range(terms - 1):
-        square = sum(c[i] * c[k - i] for i in range(k + 1))
-        rest = c[k] if name == "sigmoid" else Fraction(int(k == 0))
-        c.append((rest - square) / (k + 1))
     return c
 
 

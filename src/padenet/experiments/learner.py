@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from padenet import PAU, guard_growth
+from padenet import PAU, guard_growth, param_groups
 from padenet.baselines import APL
 from padenet.experiments.batches import Batches, Ticket, make_batches
 from padenet.experiments.config import UNITS, Config
@@ -230,36 +230,12 @@ def build_net(config: Config, data: Dataset | Folder) -> nn.Module:
 
 
 def make_optimizer(config: Config, net: nn.Module, device: torch.device) -> torch.optim.Optimizer:
-    """Weights, then the parameters of other activations, then the coefficients of units.
-
-    Only weights decay. The coefficients have a constant rate of their own where the record gives
-    one.
-    """
-    kinds = find_activations(net).values()
-    units = [m for m in kinds if isinstance(m, PAU)]
-    others = [m for m in kinds if not isinstance(m, PAU)]
+    """With the groups of ``param_groups``. Coefficients that have their own rate keep it."""
     own = config.coefficient_lr
-    parameters = list(net.parameters())
-    groups = [
-        dict(
-            params=[p for p in parameters if not _among(p, [*units, *others])],
-            weight_decay=config.weight_decay,
-            start=config.lr,
-            decays=True,
-        ),
-        dict(
-            params=[p for p in parameters if _among(p, others)],
-            weight_decay=0.0,
-            start=config.lr,
-            decays=True,
-        ),
-        dict(
-            params=[p for p in parameters if _among(p, units)],
-            weight_decay=0.0,
-            start=config.lr if own is None else own,
-            decays=own is None,
-        ),
-    ]
+    decay = config.weight_decay
+    groups = param_groups(net, lr=config.lr, weight_decay=decay, coefficient_lr=own)
+    for i, group in enumerate(groups):
+        group |= {"start": group["lr"], "decays": i != 1 or own is None}
     groups = _merge(groups)
     on_gpu = device.type == "cuda"
     for group in groups:
