@@ -180,7 +180,7 @@ BLOCKS = {  # unit, options, layout, whether forward is fused
     "one unit, channels_last": (PAU, {}, torch.channels_last, True),
     "groups in long runs": (PAU, {"groups": 32}, torch.contiguous_format, True),
     "groups in short runs": (PAU, {"groups": 32}, torch.channels_last, False),
-    "noise": (RPAU, {"alpha": 0.1}, torch.contiguous_format, False),
+    "noise": (RPAU, {"alpha": 0.01}, torch.contiguous_format, False),
 }
 
 

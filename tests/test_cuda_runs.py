@@ -6,9 +6,11 @@ from itertools import pairwise
 import pytest
 import torch
 from small_runs import numbers_of
+from torch._dynamo.utils import counters
 
 from padenet.experiments.config import Config
 from padenet.experiments.run import Place, steps, train
+from padenet.experiments.store import RunDirectory
 from padenet.experiments.turns import in_turns
 
 pytestmark = [
@@ -79,3 +81,21 @@ def test_memory_comes_back(tmp_path):
         reserved.append(torch.cuda.memory_reserved())
     two_runs, twelve = (b - a for a, b in pairwise(reserved))
     assert twelve <= two_runs + 2**25
+
+
+@pytest.mark.filterwarnings("ignore")  # what torch says of its own parts and of TensorFloat32
+@pytest.mark.parametrize("activation", ["relu", "pau", "rpau", "maxout"])
+def test_a_compiled_net_trains_as_well(tmp_path, activation):
+    """Up to rounding, which grows with every step; nets of one kind share their code."""
+    compiled = Place(device="cuda", compile=True)
+    config = replace(SMALL, activation=activation, epochs=3)
+    plain = train(config, tmp_path / "plain", GPU)
+    made = train(config, tmp_path / "compiled", compiled)
+    again = [replace(config, seed=seed) for seed in (1, 2)]
+    before = counters["stats"]["unique_graphs"]
+    in_turns(again, tmp_path, compiled, 2)
+    assert counters["stats"]["unique_graphs"] == before
+    assert made["machine"]["compile"] and not plain["machine"]["compile"]
+    first, second = (RunDirectory(tmp_path / n).metrics()[1] for n in ("plain", "compiled"))
+    assert first["train_loss"] == pytest.approx(second["train_loss"], rel=0.02)
+    assert all((tmp_path / c.name / "result.json").exists() for c in again)

@@ -58,11 +58,16 @@ def rational(
         Tensor with the shape, dtype, device and memory format of ``x``. float16 and bfloat16 are
         computed in float32 and rounded once.
     """
-    return apply(x, a, b, None, Spec(form, q, channel_dim))
+    spec = Spec(form, q, channel_dim)
+    check_spec(spec)
+    return apply(x, a, b, None, spec)
 
 
 def apply(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
-    """``rational`` with noise of half width ``spec.alpha`` drawn from ``key``."""
+    """``rational`` with noise of half width ``spec.alpha`` drawn from ``key``.
+
+    ``spec`` is taken as checked: a unit does that when it is made, not at every call.
+    """
     check(x, a, b, spec)
     if is_plain(x, a, b):
         backend = pick(x, a, b)
@@ -159,12 +164,12 @@ def check(x: Tensor, a: Tensor, b: Tensor, spec: Spec) -> None:
             f"a and b must share one float dtype, got {dtype} and {b.dtype}. "
             "Convert them, e.g. a.float(), b.float()."
         )
-    if not x.device == a.device == b.device:
+    on_cpu = x.is_cpu and a.is_cpu and b.is_cpu  # quicker than to compare devices
+    if not on_cpu and not x.device == a.device == b.device:
         raise ValueError(
             f"x is on {x.device} but a and b are on {a.device} and {b.device}. "
             "Move them together, e.g. unit.to(x.device)."
         )
-    check_spec(spec)
     check_shapes(a, b, spec)
     if a.dim() == 2:
         _check_groups(x, a.shape[0], spec.channel_dim)

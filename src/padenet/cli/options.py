@@ -63,6 +63,9 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--deterministic", action="store_true", help="repeat bit for bit on a GPU too"
     )
+    group.add_argument(
+        "--compile", action="store_true", help="train compiled code: faster, after some seconds"
+    )
     group.add_argument("--no-graph", action="store_true", help="no CUDA graphs")
     group.add_argument("--workers", type=_positive, default=4, help="processes that decode images")
 
@@ -76,6 +79,7 @@ def make_place(args: argparse.Namespace, deadline: float = math.inf) -> "Place":
         data_dir=args.data_dir,
         deterministic=args.deterministic,
         graph=not args.no_graph,
+        compile=args.compile,
         workers=args.workers,
         deadline=deadline,
     )

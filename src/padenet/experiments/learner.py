@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from padenet.experiments.ranks import Ranks
 from padenet.pruning import Pruning, apply_pruning
 from padenet.registry import find_activations
 
+KINDS = 100  # of nets that one process may compile
 LEARNED_SHOWN = 16  # activations with at most so many parameters have them in the metrics
 
 
@@ -41,6 +42,7 @@ class Learner:
         *,
         pruning: Pruning | None = None,
         graph: bool = True,
+        compile: bool = False,
         workers: int = 4,
     ):
         ranks = ranks or Ranks()
@@ -68,6 +70,8 @@ class Learner:
         self.model: nn.Module = self.net
         if ranks.world > 1:
             self.model = DistributedDataParallel(self.net)
+        if compile:
+            self.model = _compiled(self.model)
         self.mean, self.std = (torch.tensor(v, device=device) for v in (data.mean, data.std))
         self.totals = torch.zeros(4, dtype=torch.float64, device=device)
         self.graph = graph and device.type == "cuda" and ranks.world == 1
@@ -243,6 +247,15 @@ def make_optimizer(config: Config, net: nn.Module, device: torch.device) -> torc
     if config.optimizer == "adam":
         return torch.optim.Adam(groups, fused=True, capturable=on_gpu)
     return torch.optim.SGD(groups, momentum=config.momentum, fused=True)
+
+
+def _compiled(model: nn.Module) -> nn.Module:
+    """By ``torch.compile``, which for every kind of net of a process would go no further than 8."""
+    import torch._dynamo  # large
+
+    settings = torch._dynamo.config
+    settings.recompile_limit = max(settings.recompile_limit, KINDS)
+    return cast(nn.Module, torch.compile(model))
 
 
 def _merge(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:

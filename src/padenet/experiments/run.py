@@ -42,6 +42,7 @@ class Place:
         data_dir: Directory of the data sets; see ``padenet.experiments.data.load``.
         deterministic: Whether to insist on operations that repeat bit for bit on a GPU too.
         graph: Whether a GPU runs steps as CUDA graphs.
+        compile: Whether ``torch.compile`` makes the code that trains, with roundings of its own.
         workers: Processes that decode images from folders.
         deadline: Value of ``time.time()`` after which the run stops at the next epoch.
     """
@@ -50,8 +51,16 @@ class Place:
     data_dir: str | None = None
     deterministic: bool = False
     graph: bool = True
+    compile: bool = False
     workers: int = 4
     deadline: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.compile and self.deterministic:
+            raise ValueError(
+                "compile and deterministic: the compiler times kernels and takes the fastest, "
+                "which is not always the same one. Leave out either."
+            )
 
 
 @dataclass(frozen=True)
@@ -129,6 +138,7 @@ def _train(
         ranks,
         pruning=read_pruning(directory),
         graph=place.graph,
+        compile=place.compile,
         workers=place.workers,
     )
     top5 = len(data.classes) > 10
@@ -198,7 +208,8 @@ def summarize(lines: list[Metrics], reason: str, learner: Learner, place: Place)
         "seconds": round(seconds, 3),
         "images_per_second": round(images / seconds, 1),
         "parameters": sum(p.numel() for p in learner.net.parameters()),
-        "machine": describe_machine(learner.device) | {"processes": learner.ranks.world},
+        "machine": describe_machine(learner.device)
+        | {"processes": learner.ranks.world, "compile": place.compile},
         **({"test_top5": last["test_top5"]} if "test_top5" in last else {}),
         **({"pruning": pruning.summary()} if pruning is not None else {}),
     }

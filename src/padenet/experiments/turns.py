@@ -15,7 +15,6 @@ from padenet.experiments.run import Place, Progress, find_device, steps, switche
 from padenet.experiments.store import InUse, RunDirectory
 
 Steps = Generator[Progress, None, None]
-TURN = 8  # steps at most: to change lanes takes as long as a step
 
 
 def in_turns(
@@ -26,7 +25,7 @@ def in_turns(
     *,
     report: Report = say_nothing,
 ) -> None:
-    """Train every run in ``out``/its name: ``jobs`` of them, a few steps of each in turn.
+    """Train every run in ``out``/its name: ``jobs`` of them, a step of each in turn.
 
     A step only enqueues its work on a GPU, so that the runs, each on a stream of its own, fill it
     together. torch's global switches belong to a precision: runs of another one come afterwards.
@@ -115,15 +114,11 @@ def _take_turns(
 
 
 def _take_turn(config: Config, run: Steps, lane: Lane, out: Path) -> Outcome | None:
-    """Some steps, fewer where the run has to wait for the GPU; the outcome after the last."""
+    """A step; the outcome after the last."""
     try:
         with lane.taken():
-            for _ in range(TURN):
-                progress = next(run, None)
-                if progress is None or progress.step == progress.steps:
-                    break
-        if progress is not None:
-            return None
+            if next(run, None) is not None:
+                return None
         return Outcome.of(config, RunDirectory(out / config.name).result())
     except InUse as error:
         return Outcome(config, "unfinished", str(error))
