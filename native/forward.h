@@ -23,7 +23,7 @@ bool forward_strip(const Strip<IO>& strip) {
     __builtin_prefetch(s.x + (i + page) * W);
     const V x = IO::load(s.x + i * W);
     const V z = form == ABS_TERMS ? absolute<Real>(x) : x;
-    const V size = absolute<Real>(x);
+    const V size = keep(absolute<Real>(x));  // fused with the choice it would take two more steps
     largest = size > largest ? size : largest;  // in this order NaN does not count
 
     V P = c(m), A = c(d + n);

@@ -118,9 +118,26 @@ def test_errors_name_the_value(unit, options, error, message):
 
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.5, float("nan"), float("inf")])
-def test_alpha_is_checked_when_the_unit_is_made(alpha):
+def test_alpha_is_checked_when_it_is_given_and_used(alpha):
     with pytest.raises(ValueError, match=r"alpha=.* must be in \[0, 1\]"):
         padenet.RPAU(alpha=alpha)
+    unit = padenet.RPAU()
+    unit.alpha = alpha
+    with pytest.raises(ValueError, match=r"alpha=.* must be in \[0, 1\]"):
+        unit(torch.randn(2))
+
+
+def test_coefficients_may_be_computed_from_other_tensors():
+    """As hypernetworks and weight pruning do: ``a`` is then no parameter of the unit."""
+    unit, x = padenet.PAU(), torch.linspace(-2, 2, 9)
+    scale = torch.tensor(2.0, requires_grad=True)
+    a, want = unit.a.detach(), unit(x).detach()
+    del unit.a
+    unit.a = a * scale
+    y = unit(x)
+    assert torch.allclose(y, 2 * want)
+    y.sum().backward()
+    assert torch.allclose(scale.grad, want.sum())
 
 
 def test_groups_must_divide_the_channels():

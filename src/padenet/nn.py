@@ -84,7 +84,11 @@ class PAU(nn.Module):
             self.b.copy_(b.expand_as(self.b))
 
     def forward(self, x: Tensor) -> Tensor:
-        return apply(x, self.a, self.b, None, self.spec)
+        held = self._parameters  # quicker than nn.Module's own search for self.a
+        a, b = held.get("a"), held.get("b")
+        if a is None or b is None:  # computed from others, e.g. by a parametrization
+            a, b = self.a, self.b
+        return apply(x, a, b, None, self.spec)
 
     @property
     def form(self) -> str:
@@ -134,7 +138,9 @@ class RPAU(PAU):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.alpha == 0:
             return super().forward(x)
-        return apply(x, self.a, self.b, draw_key(x.device), self.spec._replace(alpha=self.alpha))
+        spec = self.spec._replace(alpha=self.alpha)
+        check_spec(spec)  # alpha may have been set since the unit was made
+        return apply(x, self.a, self.b, draw_key(x.device), spec)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, alpha={self.alpha}"
