@@ -25,7 +25,7 @@ demo: .venv/.ready ## train on the embedded digits and write a report
 check: .venv/.complete lint types test ## lint, types and all tests: what CI runs
 
 test: .venv/.installed ## run the tests
-	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 lint: .venv/.installed ## ruff: rules and format
 	@$(BIN)/ruff check --quiet .
@@ -49,20 +49,26 @@ clean: ## remove builds and caches; the next make rebuilds the native library
 # Editable, so edits under src/ count at once; C++ edits come through the prerequisites.
 # Without build isolation, so a rebuild takes seconds and needs no network.
 # .ready has what the commands need, .installed what development needs besides, .complete what
-# every test needs.
+# every test needs. Each is one install, for each compiles the native library.
 SOURCES := pyproject.toml CMakeLists.txt constraints.txt $(wildcard native/*)
 
+define install
+@echo "installing into .venv (the first time takes a minute or two)"
+@$(PYTHON) -m venv .venv
+@$(PIP) cmake ninja scikit-build-core
+@$(PIP) --no-build-isolation -e ".[$(1)]"
+endef
+
 .venv/.ready: $(SOURCES)
-	@echo "installing into .venv (the first time takes a minute or two)"
-	@$(PYTHON) -m venv .venv
-	@$(PIP) cmake ninja scikit-build-core
-	@$(PIP) --no-build-isolation -e ".[train]"
+	$(call install,train)
 	@touch $@
 
-.venv/.installed: .venv/.ready
-	@$(PIP) --no-build-isolation -e ".[dev]"
-	@touch $@
+.venv/.installed: $(SOURCES)
+	$(call install,dev)
+	@touch .venv/.ready $@
 
-.venv/.complete: .venv/.installed
-	@$(PIP) --no-build-isolation -e ".[ci]"
-	@touch $@
+.venv/.complete: $(SOURCES)
+	$(call install,ci)
+	@touch .venv/.ready .venv/.installed $@
+
+.NOTPARALLEL: # the installs share .venv; compiling and testing use all cores by themselves

@@ -1,7 +1,8 @@
 """Training, PAU against ReLU and against a plain loop: python benchmarks/train.py --out results/…
 
     steps   the time of a training step, measured in turns, each candidate with its own net:
-            a plain PyTorch loop with ReLU, the library's step with ReLU, with PAU, with RPAU
+            a plain PyTorch loop with ReLU, the library's step with ReLU, with PAU, with RPAU, and
+            with --compile the same as compiled code
     runs    whole runs through ``padenet.experiments.run.train``, start and evaluation included,
             several of them at once, and an epoch of MobileNetV2 (GPU only: --runs)
 
@@ -95,8 +96,10 @@ def time_steps(net: str, device: torch.device, args: argparse.Namespace) -> Iter
     if args.plain:
         calls[PLAIN] = plain_step(base, data, device)
     for activation in args.activations:
-        learner = Learner(paper_like(base, activation), data, device)
-        calls[activation] = partial(next, endless(learner))
+        for name, compiled in (activation, False), (f"{activation}, compiled", True):
+            if args.compile or not compiled:
+                learner = Learner(paper_like(base, activation), data, device, compile=compiled)
+                calls[name] = partial(next, endless(learner))
     wait = torch.cuda.synchronize if on_gpu else lambda: None
     timed = interleave(
         calls, args.seconds, repeats=4 if on_gpu else 1, least=4 if on_gpu else 6, synchronize=wait
@@ -198,6 +201,7 @@ def main() -> None:
     parser.add_argument("--precision", default="fp32", choices=["fp32", "tf32", "bf16"])
     parser.add_argument("--activations", nargs="+", default=ACTIVATIONS, choices=ACTIVATIONS)
     parser.add_argument("--batch", type=int, help="instead of the protocol's")
+    parser.add_argument("--compile", action="store_true", help="also as compiled code")
     parser.add_argument("--no-plain", dest="plain", action="store_false", help="no plain loop")
     parser.add_argument("--seconds", type=float, default=20, help="for each net")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())

@@ -3,6 +3,10 @@
 import os
 from contextlib import contextmanager
 
+# Read when numpy is first imported. Threads of BLAS that wait for each other on busy cores cost
+# more than the small matrices of a fit.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 import torch

@@ -17,12 +17,15 @@ from conftest import OnGPU, running_on
 from exact import Exact, assert_near, exact
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interpreter import patch_language_once_a_launch
 
 from padenet import functional, rational, reference
 from padenet.kernels.gpu import plan
 from padenet.spec import FORMS, Spec
 
 pytest.importorskip("triton")
+if not torch.cuda.is_available():
+    patch_language_once_a_launch()
 F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
 NAMES = ("y", "dx", "da", "db")
 
@@ -255,6 +258,25 @@ def test_compiled_graph_calls_the_kernels(gen, monkeypatch):
     assert ran
     for g, w in zip(got, want, strict=True):
         torch.testing.assert_close(g, w, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="nothing is interpreted on the GPU")
+@pytest.mark.parametrize("groups", [None, 4])
+def test_the_interpreter_computes_the_same_when_it_repeats_less(groups, gen, monkeypatch):
+    """``interpreter.py`` changes nothing else, and a launch leaves the language as it was."""
+    from triton import language
+    from triton.runtime import interpreter
+
+    x, dy = torch.randn(2, 6, 20, generator=gen)
+    x[3, 7] = 3e38
+    a, b = coefficients(5, 4, "safe", gen, groups)
+    load = language.load
+    got = everything(dy, x, a, b)
+    assert language.load is load
+    assert language.core.is_builtin(load)
+    patch = interpreter._patch_lang
+    monkeypatch.setattr(interpreter, "_patch_lang", getattr(patch, "__wrapped__", patch))
+    assert all(map(torch.equal, got, everything(dy, x, a, b)))
 
 
 def test_compiles_for_nvidia_and_amd(tmp_path):
