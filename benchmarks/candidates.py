@@ -9,11 +9,13 @@ from torch import Tensor
 
 from padenet import PAU, RPAU, reference
 from padenet.coefficients import find_start
+from padenet.kernels import native
 from padenet.noise import draw_key
 from padenet.spec import Spec
 
 FLOOR = "floor: copy (+ add)"
 COMPILED = "torch.compile of the formula"
+BARE = "floor: the kernels in a bare autograd.Function"
 UNITS: dict[str, tuple[type[PAU], dict]] = {
     "PAU": (PAU, {}),
     "PAU, 8 groups": (PAU, {"groups": 8}),
@@ -63,7 +65,36 @@ def formula(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return P / (1 + (A * x).abs())
 
 
-def make_candidates(dtype: torch.dtype, *, compiled: bool) -> dict[str, Candidate]:
+class _Bare(torch.autograd.Function):
+    """The native kernels on contiguous float32 without a check: the least that Python takes."""
+
+    @staticmethod
+    def forward(ctx, x, a, b):
+        ctx.save_for_backward(x, a, b)
+        y = torch.empty_like(x)
+        native._entry("padenet_forward")(_pack(x, y, a, b))
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, a, b = ctx.saved_tensors
+        dx, da, db = torch.empty_like(x), torch.empty_like(a), torch.empty_like(b)
+        addresses = dy.data_ptr(), da.data_ptr(), db.data_ptr()
+        native._entry("padenet_backward")(_pack(x, dx, a, b, *addresses))
+        return dx, da, db
+
+
+def _pack(x: Tensor, out: Tensor, a: Tensor, b: Tensor, dy: int = 0, da: int = 0, db: int = 0):
+    """``struct Problem`` of native/problem.h for one safe unit of degrees (5, 4), one thread."""
+    tensors = x.data_ptr(), dy, out.data_ptr(), a.data_ptr(), b.data_ptr(), da, db
+    return native._PROBLEM.pack(
+        *tensors, 1, 1, x.numel(), 1, 0, 0, 0, 5, 4, 1, False, False, 0, 0, 1.0, 0.0
+    )
+
+
+def make_candidates(
+    dtype: torch.dtype, *, compiled: bool, bare: bool = False
+) -> dict[str, Candidate]:
     """All but the floor, whose work is no function of x alone."""
     weight = torch.full((1,), 0.25, dtype=dtype, requires_grad=True)
     a, b = (p.detach().clone().requires_grad_() for p in make_unit("PAU").parameters())
@@ -78,6 +109,8 @@ def make_candidates(dtype: torch.dtype, *, compiled: bool) -> dict[str, Candidat
         torch.compiler.reset()
         fused = torch.compile(formula, fullgraph=True, dynamic=False)
         found[COMPILED] = Candidate(lambda x: fused(x, a, b), [a, b])
+    if bare and native.missing() is None:
+        found[BARE] = Candidate(lambda x: _Bare.apply(x, a, b), [a, b])
     for name in UNITS:
         unit = make_unit(name)
         found[name] = Candidate(unit, list(unit.parameters()), layout_of(name))

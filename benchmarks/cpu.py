@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 from bars import BOTH, FORWARD, judge, measure_noise
 from candidates import (
+    BARE,
     FLOOR,
     UNITS,
     Candidate,
@@ -37,7 +38,7 @@ import padenet
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 SMALL = (64, 512)
-SMALL_NAMES = ("relu", "prelu", "gelu", "PAU")
+SMALL_NAMES = ("relu", "prelu", "gelu", BARE, "PAU")
 COLD_NAMES = (FLOOR, "relu", "gelu", "PAU")
 MEMORY_NAMES = ("relu", "gelu", "prelu", "eager formula", *UNITS)
 Calls = dict[str, Callable[[], object]]
@@ -89,7 +90,8 @@ def measure(
 ) -> Iterator[Record]:
     """Rows of one round-robin over the candidates, all of them if no names are given."""
     inputs = make_inputs(shape, DTYPES[dtype])
-    found = make_candidates(DTYPES[dtype], compiled=compiled)
+    bare = names is not None and BARE in names
+    found = make_candidates(DTYPES[dtype], compiled=compiled, bare=bare)
     found = {n: c for n, c in found.items() if (names is None or n in names) and c.layout in inputs}
     with torch.set_grad_enabled(work != FORWARD):
         calls = make_calls(found, inputs, work)

@@ -138,7 +138,7 @@ def time_runs(data_dir: str, epochs: int) -> Iterator[Record]:
             }
         base = paper(Config(dataset="fashion-mnist", net="lenet", activation="pau"))
         few = max(1, epochs // 4)
-        for jobs in (1, 4, 8):
+        for jobs in (1, 4, 8, 16):
             configs = [replace(base, epochs=few, seed=seed) for seed in range(jobs)]
             start = time.perf_counter()
             in_turns(configs, out / f"jobs{jobs}", place, jobs)
