@@ -250,7 +250,7 @@ def make_optimizer(config: Config, net: nn.Module, device: torch.device) -> torc
 
 
 def _compiled(model: nn.Module) -> nn.Module:
-    """By ``torch.compile``, which for every kind of net of a process would go no further than 8."""
+    """By ``torch.compile``, which by itself gives up after 8 kinds of nets in a process."""
     import torch._dynamo  # large
 
     settings = torch._dynamo.config
