@@ -33,7 +33,8 @@ bool forward_strip(const Strip<IO>& strip) {
     for (int k = n - 1; k >= 1; k--) A = A * z + c(d + k);
     if (n > 0) A = form == OFFSET ? A * z + c(d) : A * z;
     const V Q = q + (form == FREE || form == ABS_TERMS ? A : absolute<Real>(A));
-    put(s, i, P / Q);
+    const V F = P / Q;
+    put(s, i, m + n > 0 ? F : x == x ? F : x);  // a constant has no x in it, and NaN must stay
   };
   // `count` vectors from i on; with the sets side by side, or all with one.
   auto run = [&](int64_t i, int64_t count, const V* sets) __attribute__((always_inline)) {

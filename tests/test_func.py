@@ -129,10 +129,15 @@ TRANSFORMS = {
     "jvp of x": lambda f: lambda x, a, b: jvp(lambda v: f(v, a, b), (x,), (weights(x),)),
     "jvp of b": lambda f: lambda x, a, b: jvp(lambda v: f(x, a, v), (b,), (weights(b),)),
     "vjp of jvp": both_ways,
+    "jvp of jvp": lambda f: lambda *p: jvp(lambda *t: jvp(f, t, p)[1], p, tuple(map(weights, p))),
+    "jvp of grad of jvp": lambda f: (
+        lambda x, a, b: jvp(grad(lambda v: jvp(loss(f), (v, a, b), (x, a, b))[1]), (x,), (x,))
+    ),
     "jacrev": lambda f: jacrev(f, ALL),
     "jacfwd": lambda f: jacfwd(f, ALL),
     "hessian": lambda f: lambda *p: [t for row in hessian(loss(f), ALL)(*p) for t in row],
     "jacrev of jacfwd": lambda f: jacrev(jacfwd(loss(f)), 1),
+    "jacfwd of jacfwd": lambda f: jacfwd(jacfwd(loss(f)), 1),
     "vmap x": lambda f: lambda x, a, b: vmap(f, (0, None, None))(stack(x), a, b),
     "vmap x inner": lambda f: (
         lambda x, a, b: vmap(f, (-1, None, None), -1)(stack(x).movedim(0, -1), a, b)
@@ -145,6 +150,9 @@ TRANSFORMS = {
         lambda x, a, b: vmap(loss(f), (0, None, 0))(stack(x), a, stack(b)).sum(), ALL
     ),
     "vmap of jvp": lambda f: lambda *p: vmap(lambda *t: jvp(f, t, t))(*map(stack, p)),
+    "jvp of vmap": lambda f: (
+        lambda *p: jvp(vmap(f), tuple(map(stack, p)), tuple(weights(stack(t)) for t in p))
+    ),
     "vmap of vmap": lambda f: (
         lambda x, a, b: vmap(vmap(f, (0, None, None)), (None, 0, 0))(stack(x), stack(a), stack(b))
     ),

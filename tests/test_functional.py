@@ -3,11 +3,14 @@
 Every finite x is in ``test_functional_range.py``, every layout in ``test_functional_layout.py``.
 """
 
+import math
+import warnings
+
 import pytest
 import torch
 from exact import CHUNK, Near, assert_near, exact
 
-from padenet import rational
+from padenet import PAU, RPAU, rational
 from padenet.spec import FORMS
 
 DEGREES = [(0, 0), (3, 0), (0, 3), (5, 4), (4, 5), (7, 6), (12, 12)]
@@ -203,8 +206,12 @@ X, A, B = torch.ones(2, 6, 3), torch.ones(6), torch.ones(4)
         ((X, A.to("meta"), B), {}, ValueError, r"x is on cpu but .* meta and cpu. Move"),
         ((X.to("meta"), A, B), {}, ValueError, r"x is on meta but .* cpu and cpu. Move"),
         ((X, A, B), {"form": "sfae"}, ValueError, "unknown form 'sfae'. Known: safe, abs_terms"),
-        ((X, A, B), {"q": 0.0}, ValueError, r"q=0.0 must be in \(0, 1\]"),
-        ((X, A, B), {"q": 1.5}, ValueError, r"q=1.5 must be in \(0, 1\]"),
+        ((X, A, B), {"q": 0.0}, ValueError, r"q=0.0 must be in \[1e-06, 1\]"),
+        ((X, A, B), {"q": 1.5}, ValueError, r"q=1.5 must be in \[1e-06, 1\]"),
+        ((X, A, B), {"q": None}, TypeError, "q=None must be a number"),
+        ((X, A, B), {"form": ["safe"]}, ValueError, r"unknown form \['safe'\]"),
+        ((X, A, B), {"channel_dim": 1.0}, TypeError, "channel_dim=1.0 must be an int"),
+        ((X.to(torch.float8_e4m3fn), A, B), {}, TypeError, "takes float32, bfloat16, float16"),
         ((X, A, B), {"q": float("nan")}, ValueError, "q=nan must be in"),
         ((X, A, B), {"q": 0.1, "form": "free"}, ValueError, r"q=0.1 .*'free', .* Leave q out"),
         ((X, A, B), {"q": 0.1, "form": "abs_terms"}, ValueError, "q=0.1 .*'abs_terms'"),
@@ -227,3 +234,35 @@ X, A, B = torch.ones(2, 6, 3), torch.ones(6), torch.ones(4)
 def test_errors_name_the_thing_the_value_and_the_fix(args, options, error, says):
     with pytest.raises(error, match=says):
         rational(*args, **options)
+
+
+@pytest.mark.parametrize("unit", [PAU, RPAU])
+def test_nested_tensors(unit):
+    """On their values, forward and backward; other kinds and groups are refused."""
+    parts = [torch.randn(n, 4) for n in (2, 3)]
+    x = torch.nested.nested_tensor(parts, layout=torch.jagged, requires_grad=True)
+    layer = unit().eval()
+    y = layer(x)
+    torch.testing.assert_close(y.values(), layer(torch.cat(parts)))
+    y.values().sum().backward()
+    flat = torch.cat(parts).requires_grad_()
+    expected = torch.autograd.grad(layer(flat).sum(), [flat, layer.a, layer.b])
+    for grad, want in zip((x.grad.values(), layer.a.grad, layer.b.grad), expected, strict=True):
+        torch.testing.assert_close(grad, want)
+    assert layer.train()(x).shape == x.shape
+    with pytest.raises(TypeError, match=r"groups=2 cannot share out\. Apply the unit to x.values"):
+        unit(groups=2)(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, of the prototype
+        strided = torch.nested.nested_tensor(parts)
+    with pytest.raises(TypeError, match=r"layout=torch\.jagged"):
+        layer(strided)
+
+
+@pytest.mark.parametrize("form", ["safe", "offset"])
+def test_a_constant_keeps_nan(form):
+    x = torch.tensor([math.nan, 1.0, -math.inf, 0.0] * 9)
+    b = torch.full((int(form == "offset"),), 0.5)
+    y = rational(x, torch.tensor([3.0]), b, form=form)
+    want = 3.0 / (1 + 0.5 * (form == "offset"))
+    assert torch.equal(y.isnan(), x.isnan()) and (y[~y.isnan()] == want).all()

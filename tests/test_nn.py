@@ -4,6 +4,7 @@ import copy
 import io
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from formula import Case, assert_near, formula, problem
@@ -100,13 +101,19 @@ WRONG = [
     (dict(degrees=(2.5, 4)), ValueError, "must be whole numbers"),
     (dict(degrees=5), TypeError, "degrees=5 must be a pair"),
     (dict(degrees=(5, 4, 3)), TypeError, "must be a pair"),
-    (dict(groups=0), ValueError, "groups=0 must be at least 1"),
+    (dict(groups=0), ValueError, "groups=0 must be a whole number from 1 on"),
     (dict(form="unsafe"), ValueError, "unknown form 'unsafe'. Known: safe, abs_terms"),
-    (dict(q=0), ValueError, r"must be in \(0, 1\]"),
-    (dict(q=1.5), ValueError, r"q=1.5 must be in \(0, 1\]"),
-    (dict(q=float("nan")), ValueError, r"must be in \(0, 1\]"),
+    (dict(q=0), ValueError, r"must be in \[1e-06, 1\]"),
+    (dict(q=1.5), ValueError, r"q=1.5 must be in \[1e-06, 1\]"),
+    (dict(q=float("nan")), ValueError, r"must be in \[1e-06, 1\]"),
     (dict(q=0.5, form="free"), ValueError, "q=0.5 has no meaning for form='free'"),
-    (dict(dtype=torch.int32), TypeError, "must be a float type"),
+    (dict(dtype=torch.int32), TypeError, "must be one of torch.float32"),
+    (dict(dtype=torch.float8_e4m3fn), TypeError, "must be one of torch.float32"),
+    (dict(dtype="float32"), TypeError, "dtype='float32' .* must be one of torch.float32"),
+    (dict(groups="2"), ValueError, "groups='2' must be a whole number from 1 on"),
+    (dict(channel_dim=None), TypeError, "channel_dim=None must be an int"),
+    (dict(q="1"), TypeError, "q='1' must be a number"),
+    (dict(init=("a", "b")), TypeError, r"init=\('a', 'b'\): a and b must be numbers"),
 ]
 
 
@@ -260,3 +267,15 @@ def test_parametrize_and_functional_call(unit):
     for name in ("a", "b"):
         nn.utils.parametrize.register_parametrization(layer, name, Twice())
     assert torch.equal(layer(x), y)
+
+
+def test_alpha_must_be_a_number():
+    with pytest.raises(TypeError, match="alpha=None must be a number"):
+        padenet.RPAU(alpha=None)
+
+
+def test_numbers_of_numpy_and_one_group_in_two_dims():
+    assert padenet.PAU(groups=np.int64(2), q=np.float32(0.5)).a.shape == (2, 6)
+    a, b = torch.randn(1, 6), torch.randn(1, 4)
+    unit = padenet.PAU((a, b))
+    assert torch.equal(unit.a, a[0]) and torch.equal(unit.b, b[0])

@@ -82,5 +82,8 @@ def read_pair(pair: Any, name: str, others: str) -> tuple[Tensor, Tensor]:
         ) from None
     # An array is copied: torch takes none with negative strides, as polynomials turned round have.
     a, b = (c.copy() if isinstance(c, np.ndarray) else c for c in (a, b))
-    a, b = (torch.as_tensor(c, dtype=torch.float64, device="cpu").detach() for c in (a, b))
+    try:
+        a, b = (torch.as_tensor(c, dtype=torch.float64, device="cpu").detach() for c in (a, b))
+    except (TypeError, ValueError) as e:
+        raise TypeError(f"{name}={pair!r}: a and b must be numbers ({e}).") from None
     return a, b

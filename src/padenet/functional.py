@@ -5,10 +5,12 @@ Three ways lead through it, and all give the same numbers:
     eager, torch.compile     ``_Rational``: kernels, or where torch looks on (modes, subclasses)
                              the same in plain operations; compiled for a GPU, operators
     torch.func, dual level   ``_Transformable``: hand-derived, in operations torch can transform
-    export, jit.trace,       the plain formula, which every tool can read
-    torch.func in a compile
+    export, jit.trace,       the plain formula, which every tool can read; torch loses the second
+    torch.func in a compile, of two forward derivatives of a Function
+    forward over forward
 """
 
+from numbers import Real
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +21,13 @@ from padenet import reference
 from padenet.kernels import gpu, native, pick
 from padenet.kernels.gpu import fused
 from padenet.spec import FORMS, Spec
-from padenet.tracing import BEFORE_2_12, is_exporting, is_plain, is_transforming
+from padenet.tracing import (
+    BEFORE_2_12,
+    forward_levels,
+    is_exporting,
+    is_plain,
+    is_transforming,
+)
 
 # torch.compile asks once, while it traces, and keeps the answer.
 for _ask in (native.missing, gpu.missing, fused.teach_inductor):
@@ -27,6 +35,7 @@ for _ask in (native.missing, gpu.missing, fused.teach_inductor):
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 LAYOUTS = (torch.strided, torch.jagged)
+SMALLEST_Q = 1e-6  # with less, F / Q could overflow where the gradient does not
 
 
 def rational(
@@ -51,7 +60,7 @@ def rational(
         a: Numerator ``(m + 1,)``, constant term first, or ``(groups, m + 1)``.
         b: Denominator ``(n,)`` from b_1 on, or ``(groups, n)``; ``n + 1`` from b_0 for "offset".
         form: The denominator, by its formula.
-        q: The constant of "safe" and "offset", in (0, 1].
+        q: The constant of "safe" and "offset", in [1e-6, 1].
         channel_dim: The dim of ``x`` that the groups divide evenly. Unused without groups.
 
     Returns:
@@ -69,14 +78,16 @@ def apply(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Te
     ``spec`` is taken as checked: a unit does that when it is made, not at every call.
     """
     check(x, a, b, spec)
+    if x.layout is torch.jagged:
+        return _apply_to_jagged(x, a, b, key, spec)
     if is_plain(x, a, b):
         backend = pick(x, a, b)
         if not torch.is_grad_enabled():
             return backend.forward(x, a, b, key, spec)
         return _apply_to_plain(x, a, b, key, spec, backend)
     compiling = torch.compiler.is_compiling()
-    if is_transforming() and not compiling:
-        return _Transformable.apply(x, a, b, key, spec)
+    if is_transforming() and not compiling and forward_levels() < 2:
+        return _Transformable.apply(x, a, b, key, *spec)
     if is_transforming() or is_exporting() or torch.jit.is_tracing():
         return reference.forward(x, a, b, key, spec)
     if compiling and gpu.refuses(x, a, b) is None:
@@ -85,6 +96,14 @@ def apply(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Te
     if compiling and not kernel and BEFORE_2_12:  # whose gradients of a traced Function are wrong
         return reference.forward(x, a, b, key, spec)
     return _Rational.apply(x, a, b, key, spec, native if kernel else reference)
+
+
+def _apply_to_jagged(x: Any, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
+    """On the values of a nested tensor, which know no batch."""
+    y = apply(x.values(), a, b, key, spec)
+    return torch.nested.nested_tensor_from_jagged(
+        y, x.offsets(), x.lengths(), jagged_dim=x._ragged_idx
+    )
 
 
 def _apply_operator(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
@@ -126,20 +145,21 @@ class _Transformable(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
-        backend = pick(x, a, b) if is_plain(x, a, b, key) else reference
-        return backend.forward(x, a, b, key, spec)
+    def forward(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, *spec: Any) -> Tensor:
+        backend: ModuleType = pick(x, a, b) if is_plain(x, a, b, key) else reference
+        return backend.forward(x, a, b, key, Spec(*spec))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, a, b, key, ctx.spec = inputs
+        x, a, b, key, *spec = inputs  # one by one: a tuple would be a tree to torch.func
+        ctx.spec = Spec(*spec)
         ctx.save_for_backward(x, a, b, key)
         ctx.save_for_forward(x, a, b, key)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, a, b, key = ctx.saved_tensors
-        return *reference.backward(dy, x, a, b, key, ctx.spec), None, None
+        return *reference.backward(dy, x, a, b, key, ctx.spec), None, *(None for _ in ctx.spec)
 
     @staticmethod
     def jvp(
@@ -155,7 +175,10 @@ def check(x: Tensor, a: Tensor, b: Tensor, spec: Spec) -> None:
         kinds = ", ".join(f"{n}: {type(t).__name__}" for n, t in (("x", x), ("a", a), ("b", b)))
         raise TypeError(f"x, a and b must be tensors, got {kinds}. Try torch.as_tensor.")
     if x.dtype not in DTYPES:
-        raise TypeError(f"x has dtype {x.dtype}, padenet takes float types. Try x.float().")
+        known = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
+        raise TypeError(f"x has dtype {x.dtype}, padenet takes {known}. Try x.float().")
+    if x.is_nested and x.layout is not torch.jagged:
+        raise TypeError("x is nested, but not jagged. Make it with layout=torch.jagged.")
     if x.layout not in LAYOUTS:
         raise TypeError(f"x has layout {x.layout}, padenet takes dense tensors. Try x.to_dense().")
     dtype = a.dtype
@@ -176,11 +199,16 @@ def check(x: Tensor, a: Tensor, b: Tensor, spec: Spec) -> None:
 
 
 def check_spec(spec: Spec) -> None:
-    form, q, _, alpha = spec
-    if form not in FORMS:
+    form, q, channel_dim, alpha = spec
+    if not isinstance(form, str) or form not in FORMS:
         raise ValueError(f"unknown form {form!r}. Known: {', '.join(FORMS)}.")
-    if not 0 < q <= 1:
-        raise ValueError(f"q={q} must be in (0, 1]. q=1 is the paper's.")
+    for name, value in (("q", q), ("alpha", alpha)):
+        if not isinstance(value, Real):
+            raise TypeError(f"{name}={value!r} must be a number, e.g. {name}=0.1.")
+    if not isinstance(channel_dim, int):
+        raise TypeError(f"channel_dim={channel_dim!r} must be an int: a dim of x, e.g. 1 or -1.")
+    if not SMALLEST_Q <= q <= 1:
+        raise ValueError(f"q={q} must be in [{SMALLEST_Q:g}, 1]. q=1 is the paper's.")
     if q != 1 and form not in ("safe", "offset"):
         raise ValueError(
             f"q={q} has no meaning for form={form!r}, whose constant is 1. "
@@ -209,6 +237,11 @@ def _check_groups(x: Tensor, groups: int, channel_dim: int) -> None:
         raise ValueError(
             f"channel_dim={channel_dim} is not a dim of x, which has shape {tuple(x.shape)}. "
             f"With groups={groups} name the dim that they divide, e.g. channel_dim=-1."
+        )
+    if x.is_nested:
+        raise TypeError(
+            f"x is a nested tensor, which groups={groups} cannot share out. "
+            "Apply the unit to x.values(), with the channel_dim that those have."
         )
     channels = x.shape[channel_dim]
     if channels % groups:

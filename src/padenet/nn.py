@@ -1,6 +1,7 @@
 """``nn.Module`` front of ``padenet.functional``: parameters, starting coefficients, repr."""
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from padenet import formula
 from padenet.coefficients import find_start, read_pair
 from padenet.fit import TARGETS, Fit, check_degrees, fit_function
-from padenet.functional import apply, check_shapes, check_spec
+from padenet.functional import DTYPES, apply, check_shapes, check_spec
 from padenet.noise import draw_key
 from padenet.spec import Spec
 
@@ -32,7 +33,7 @@ class PAU(nn.Module):
             ``Fit``, or a function or module, which is fitted over [-3, 3].
         degrees: (m, n), both from 0 on.
         form: "safe", "abs_terms", "free" or "offset".
-        q: Constant of the denominator of "safe" and "offset", in (0, 1].
+        q: Constant of the denominator of "safe" and "offset", in [1e-6, 1].
         groups: Number of units.
         channel_dim: The dim of ``x`` that the groups divide.
         inplace: Accepted and ignored, because model builders pass it to every activation.
@@ -58,30 +59,31 @@ class PAU(nn.Module):
     ):
         super().__init__()
         self.degrees = check_degrees(degrees)
+        check_spec(Spec(form, q, channel_dim))
         self.spec = Spec(form, float(q), channel_dim)
-        check_spec(self.spec)
         # A function is kept as its coefficients: those can be copied and pickled, and a module
         # does not become a part of the unit.
         self.init = fit_function(init, self.degrees, form, self.q) if callable(init) else init
-        if dtype is not None and not dtype.is_floating_point:
-            raise TypeError(f"dtype={dtype} of the coefficients must be a float type.")
-        if not isinstance(groups, int) or groups < 1:
-            raise ValueError(f"groups={groups} must be at least 1, a whole number: that of units.")
-        self.groups = groups
+        if dtype is not None and dtype not in DTYPES:
+            known = ", ".join(map(str, DTYPES))
+            raise TypeError(f"dtype={dtype!r} of the coefficients must be one of {known}.")
+        if not isinstance(groups, Integral) or groups < 1:
+            raise ValueError(f"groups={groups!r} must be a whole number from 1 on: that of units.")
+        self.groups: int = int(groups)
         m, n = self.degrees
         counts = (m + 1, n + self.spec.constant)
-        shapes = [(c,) if groups == 1 else (groups, c) for c in counts]
+        shapes = [(c,) if self.groups == 1 else (self.groups, c) for c in counts]
         self.a, self.b = (nn.Parameter(torch.empty(s, device=device, dtype=dtype)) for s in shapes)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Back to the start."""
         a, b = starting_coefficients(self.init, self.degrees, self.spec)
-        if a.ndim == 2 and a.shape != self.a.shape:
+        if a.ndim == 2 and a.shape[0] != self.groups:
             raise ValueError(f"init has values for {a.shape[0]} groups, but groups={self.groups}.")
         with torch.no_grad():
-            self.a.copy_(a.expand_as(self.a))
-            self.b.copy_(b.expand_as(self.b))
+            self.a.copy_(a.reshape(self.a.shape) if a.ndim == 2 else a)
+            self.b.copy_(b.reshape(self.b.shape) if b.ndim == 2 else b)
 
     def forward(self, x: Tensor) -> Tensor:
         held = self._parameters  # quicker than nn.Module's own search for self.a
@@ -132,8 +134,8 @@ class RPAU(PAU):
 
     def __init__(self, init: Init = "lrelu", *, alpha: float = 0.01, **options: Any):
         super().__init__(init, **options)
+        check_spec(self.spec._replace(alpha=alpha))
         self.alpha = float(alpha)
-        check_spec(self.spec._replace(alpha=self.alpha))
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.alpha == 0:

@@ -24,6 +24,13 @@ def is_transforming() -> bool:
     return _transforms_active() or forward_ad._current_level >= 0
 
 
+def forward_levels() -> int:
+    """How many derivatives in forward mode are under way, one inside the other."""
+    stack = torch._C._functorch.get_interpreter_stack() or ()
+    inner = sum(i.key() == torch._C._functorch.TransformType.Jvp for i in stack)
+    return inner + (forward_ad._current_level >= 0 and not inner)
+
+
 def is_exporting() -> bool:
     """Inside ``torch.export``. Before torch 2.12 a strict export looks like ``torch.compile``."""
     if BEFORE_2_12:

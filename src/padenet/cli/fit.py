@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--degrees", nargs=2, type=int, default=(5, 4), metavar=("M", "N"), help="of P and Q")
     add("--norm", default="rms", choices=("rms", "max"), help="least squares or minimax")
     add("--form", default="safe", help="of the denominator: safe, abs_terms, free or offset")
-    add("--q", type=float, default=1.0, help="constant of the denominator, in (0, 1]")
+    add("--q", type=float, default=1.0, help="constant of the denominator, in [1e-6, 1]")
     add("--interval", nargs=2, type=float, metavar=("LOW", "HIGH"), help="default: -3 3")
     add("--style", default="text", choices=STYLES, help="how to write the result")
     add("--plot", type=Path, metavar="FILE", help="write a figure of fit and error")

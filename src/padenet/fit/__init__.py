@@ -87,7 +87,7 @@ def fit(
         degrees: (m, n) of P and Q.
         interval: (low, high), by default (-3, 3) or that of the table.
         form: "safe", "abs_terms", "free" (without a pole on the interval) or "offset".
-        q: Constant of the denominator of "safe" and "offset", in (0, 1].
+        q: Constant of the denominator of "safe" and "offset", in [1e-6, 1].
         norm: "rms", least squares, or "max", the smallest maximum.
 
     Returns:

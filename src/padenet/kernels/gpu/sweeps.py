@@ -103,7 +103,10 @@ def forward(
                     seed, alpha, middle, minor, FORM, M, N, NOISE,
                 )  # fmt: skip
                 P, dP, A, dA = polynomials(x, u, v, FORM, M, N)
-                out = out + (P * reciprocal(denominator(A, q, FORM), NVIDIA),)
+                F = P * reciprocal(denominator(A, q, FORM), NVIDIA)
+                if M + N == 0:  # a constant has no x in it, and NaN must stay
+                    F = tl.where(x == x, F, x)
+                out = out + (F,)
             put(y_ptr, row, column, place, out, LAYOUT, ROWS, COLS, PARTS, NVIDIA)
             row, column = next_tile(row, column, tile + j + 1 < tiles, place, LAYOUT, ROWS, COLS)
 
