@@ -55,9 +55,9 @@ def _find() -> tuple[ctypes.CDLL | None, str]:
             library.padenet_isa.restype = ctypes.c_char_p
             return library, ""
     return None, (
-        "the library is not in the installation, because pip found no C++ compiler when it "
-        "installed padenet. Install one (e.g. g++), then reinstall padenet with pip install "
-        "--force-reinstall --no-cache-dir."
+        "the library is not in the installation, because pip found no C++ compiler that works "
+        "when it installed padenet. Install one (e.g. g++), then reinstall padenet with pip "
+        "install --force-reinstall --no-cache-dir."
     )
 
 
