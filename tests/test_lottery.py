@@ -175,7 +175,42 @@ def test_other_runs_in_its_directories_are_refused(stages, tmp_path):
         list(lottery(TINY, tmp_path, FRACTIONS))
 
 
-@pytest.mark.parametrize("fractions", [(), (20, 10), (10, 10), (0, 10), (50, 100)])
+def test_a_stage_of_another_chain_is_refused_before_anything_is_trained(stages, tmp_path):
+    name = stages[2].path.name
+    shutil.copytree(stages[0].path.parent / name, tmp_path / name)
+    assert read_pruning(RunDirectory(tmp_path / name)).steps == FRACTIONS
+    with pytest.raises(ValueError, match=rf"{name} was .* in turn: 20 50\. Now .*: 50\..*--out"):
+        list(lottery(TINY, tmp_path, (50.0,)))
+    file = tmp_path / name / "pruning.json"
+    text = json.loads(file.read_text())
+    file.write_text(json.dumps({**text, "steps": [50.0]}))
+    with pytest.raises(ValueError, match=rf"{name} was .*: 50\. Now .*: 20 50\..*or delete"):
+        list(lottery(TINY, tmp_path, FRACTIONS))
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+def test_stages_that_do_not_know_their_chain_go_on(stages, tmp_path):
+    shutil.copytree(stages[0].path.parent, tmp_path, dirs_exist_ok=True)
+    shutil.rmtree(tmp_path / stages[2].path.name)
+    file = tmp_path / stages[1].path.name / "pruning.json"
+    text = json.loads(file.read_text())
+    assert text.pop("steps") == [20]
+    file.write_text(json.dumps(text))
+    *_, last = lottery(TINY, tmp_path, FRACTIONS)
+    assert_same(stages, tmp_path)
+    assert read_pruning(RunDirectory(last.path)).steps == FRACTIONS
+
+
+def test_an_unknown_net_is_named(tmp_path, capsys):
+    errors = []
+    for command in ("prune", "train"):
+        assert main([command, "--net", "lenett", "--out", str(tmp_path), "--quiet"]) == 2
+        errors.append(capsys.readouterr().err)
+    assert "unknown net 'lenett'. Did you mean 'lenet'?" in errors[0]
+    assert errors[0].splitlines()[-1] == errors[1].splitlines()[-1].replace("train", "prune")
+
+
+@pytest.mark.parametrize("fractions", [(), (20, 10), (10, 10 + 1e-7), (0, 10), (50, 100)])
 def test_bad_fractions_are_refused_before_anything_is_written(fractions, tmp_path):
     with pytest.raises(ValueError, match="must be percentages between 0 and 100 that rise"):
         list(lottery(TINY, tmp_path, fractions))
@@ -210,7 +245,9 @@ def test_the_command_says_what_came_out(stages, tmp_path, capsys):
     assert figures == {f"pruning.{e}" for e in ("png", "pdf")}
     assert "## Pruned nets" in (tmp_path / "report" / "report.md").read_text()
     assert main([*command[:5], "--fractions", "120", "--out", str(tmp_path)]) == 2
-    assert "fractions are 120" in capsys.readouterr().err
+    assert "fractions are 120:" in capsys.readouterr().err
+    assert main([*command[:5], "--fractions", "10", "10.0000001", "--out", str(tmp_path)]) == 2
+    assert "fractions are 10 10.0000001:" in capsys.readouterr().err  # one name for two stages
 
 
 def test_the_report_needs_no_more_than_a_packed_file(stages, tmp_path):

@@ -262,20 +262,24 @@ class Plain(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "forward",
+    "forward, uncalled",
     [
-        lambda m, x: m.head(m.c2(x)).squeeze(1) * 2,
-        lambda m, x: m.head(m.c2(x)).flatten() + 1,
-        lambda m, x: m.head(m.c2(x)).pow(2).mean() * 0.1,
-        lambda m, x: m.head(m.c2(input=x)),
-        lambda m, x: m.head(m.reads(torch.cat([x, x], 1, out=torch.empty(0, dtype=x.dtype)))),
+        (lambda m, x: m.head(m.c2(x)).squeeze(1) * 2, "reads"),
+        (lambda m, x: m.head(m.c2(x)).flatten() + 1, "reads"),
+        (lambda m, x: m.head(m.c2(x)).pow(2).mean() * 0.1, "reads"),
+        (lambda m, x: m.head(m.c2(input=x)), "reads"),
+        (
+            lambda m, x: m.head(m.reads(torch.cat([x, x], 1, out=torch.empty(0, dtype=x.dtype)))),
+            "c2",
+        ),
     ],
     ids=["squeezed", "flat", "a loss", "by keyword", "into a tensor"],
 )
 @torch.no_grad()  # torch.cat wants it for out=
-def test_heads_and_ways_to_call(forward):
+def test_heads_and_ways_to_call(forward, uncalled):
     model = made(Plain(forward))
-    pruned, pruning = padenet.prune(model, 50, example=IMAGES)
+    pruned, pruning = padenet.prune(model, 50, example=IMAGES, skip=uncalled)
+    assert pruning.left == ((uncalled, "skipped"),)
     assert len(pruning.filters["c1"].places) == 4 and pruned.c1.out_channels == 4
     kept = set(pruning.filters["c1"].places)
     for i in set(range(8)) - kept:  # relu(0) is 0, so that a dead filter is one that is gone

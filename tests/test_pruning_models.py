@@ -161,8 +161,9 @@ def test_a_pruned_model_compiles():
     compiled = torch.compile(pruned, backend="aot_eager", fullgraph=True)
     with torch.no_grad():
         torch.testing.assert_close(compiled(X.double()), pruned(X.double()))
-    with pytest.raises(TypeError, match="scripted or compiled"):
-        padenet.prune(compiled, 60, example=X)
+    for refused in (compiled, nn.Sequential(compiled)):
+        with pytest.raises(TypeError, match="scripted or compiled"):
+            padenet.prune(refused, 60, example=X)
 
 
 @pytest.mark.no_poison

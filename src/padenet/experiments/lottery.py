@@ -1,9 +1,10 @@
 """Lottery tickets: train, prune, rewind, train again, with ever fewer filters.
 
 Each stage is a run with a directory of its own beside the first: ``pruning.json`` in it says which
-filters the net starts without. It is made once, from the weights that the stage before has
-trained, and holds what the pruned net costs. The first weights of a net depend on the seed alone,
-so a pruned run starts with exactly those of the whole net, where its filters are left.
+filters the net starts without, and which fractions went before. It is made once, from the weights
+that the stage before has trained, and holds what the pruned net costs. The first weights of a net
+depend on the seed alone, so a pruned run starts with exactly those of the whole net, where its
+filters are left.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +25,7 @@ from padenet.experiments.nets import NETS
 from padenet.experiments.ranks import Ranks
 from padenet.experiments.run import Place, Progress, load_once, read_pruning, train
 from padenet.experiments.store import RunDirectory
-from padenet.pruning import Pruning, apply_pruning, prune
+from padenet.pruning import Pruning, apply_pruning, percent, prune
 
 FRACTIONS = (10.0, 20.0, 30.0, 40.0, 50.0, 60.0)
 """Percent of the filters of the whole net, as the paper."""
@@ -68,16 +69,18 @@ def lottery(
     place, ranks, out = place or Place(), ranks or Ranks(), Path(out)
     check_fractions(fractions)
     data = load_once(config.dataset, place.data_dir)
-    example = make_example(config, data)
-    prune(build_net(config, data), fractions[-1], example=example, criterion=criterion)  # or raise
+    net = build_net(config, data)
+    prune(net, fractions[-1], example=make_example(config, data), criterion=criterion)  # or raise
+    for i in range(len(fractions)):
+        check_found(out / stage_config(config, fractions[i]).name, fractions[: i + 1], criterion)
     before: Pruning | None = None
     trained = out / config.name
-    for fraction in (0, *fractions):
+    for i, fraction in enumerate((0, *fractions)):
         stage = stage_config(config, fraction)
         path = out / stage.name
         if fraction:
             if ranks.leads:
-                prepare(stage, path, data, fraction, criterion, before, trained)
+                prepare(stage, path, data, fractions[:i], criterion, before, trained)
             ranks.wait()
             before = read_pruning(RunDirectory(path))
         with show(stage.name) if show else nullcontext(_ignore) as watch:
@@ -103,12 +106,11 @@ def whole_label(label: str, fraction: float) -> str:
 
 
 def check_fractions(fractions: Sequence[float]) -> None:
-    rising = all(a < b for a, b in pairwise(fractions))
+    rising = all(a < b and f"{a:g}" != f"{b:g}" for a, b in pairwise(fractions))
     if not fractions or not rising or not all(0 < f < 100 for f in fractions):
-        given = " ".join(f"{f:g}" for f in fractions) or "none"
         raise ValueError(
-            f"fractions are {given}: they must be percentages between 0 and 100 that rise, "
-            "e.g. 10 20 30."
+            f"fractions are {_listed(fractions)}: they must be percentages between 0 and 100 that "
+            "rise, by more than their sixth digit, e.g. 10 20 30."
         )
 
 
@@ -123,16 +125,20 @@ def prepare(
     config: Config,
     path: Path,
     data: Dataset | Folder,
-    fraction: float,
+    steps: Sequence[float],
     criterion: str,
     before: Pruning | None,
     trained: Path,
 ) -> None:
-    """Write ``pruning.json`` of a stage, unless it is there: from the run in ``trained``."""
+    """Write ``pruning.json`` of a stage, unless it is there: from the run in ``trained``.
+
+    Args:
+        steps: The fractions up to that of the stage.
+    """
     directory, whole = RunDirectory(path), build_net(config, data)
     found = read_pruning(directory)
     if found is not None:
-        check_found(found, path, fraction, criterion, before)
+        check_nested(found, path, before)
         return
     if directory.config_file.exists():
         raise ValueError(
@@ -148,27 +154,42 @@ def prepare(
         )
     net.load_state_dict(checkpoint["net"])
     example = make_example(config, data)
-    net, pruning = prune(net, fraction, example=example, criterion=criterion, after=before)
+    net, pruning = prune(net, steps[-1], example=example, criterion=criterion, after=before)
     costs = measure_costs(whole, net, make_example(config, data, TIMED))
     path.mkdir(parents=True, exist_ok=True)
-    replace(pruning, costs=costs).save(RunDirectory(path).pruning_file)
+    replace(pruning, costs=costs, steps=tuple(steps)).save(RunDirectory(path).pruning_file)
 
 
-def check_found(
-    found: Pruning, path: Path, fraction: float, criterion: str, before: Pruning | None
-) -> None:
-    """Refuse a stage that is not the next one of this procedure."""
-    if (found.fraction, found.criterion) != (fraction, criterion):
+def check_found(path: Path, steps: Sequence[float], criterion: str) -> None:
+    """Refuse a stage that is there and comes from another procedure."""
+    found = read_pruning(RunDirectory(path))
+    if found is None:
+        return
+    if (found.fraction, found.criterion) != (steps[-1], criterion):
         raise ValueError(
-            f"pruning.json in {path} is for {found.fraction:g} % by {found.criterion!r}, not for "
-            f"{fraction:g} % by {criterion!r}. Choose another directory or label."
+            f"pruning.json in {path} is for {percent(found.fraction)} % by {found.criterion!r}, "
+            f"not for {percent(steps[-1])} % by {criterion!r}. Choose another directory or label."
         )
+    if found.steps and found.steps != tuple(steps):
+        raise ValueError(
+            f"the net in {path} was pruned by these fractions in turn: {_listed(found.steps)}. "
+            f"Now they are: {_listed(steps)}. Choose another directory (--out) or label, or delete "
+            f"{path} to make it anew."
+        )
+
+
+def check_nested(found: Pruning, path: Path, before: Pruning | None) -> None:
+    """Refuse a stage that does not go on from the one before."""
     for name, kept in (before.filters if before else {}).items():
         if not set(found.filters[name].places) <= set(kept.places):
             raise ValueError(
                 f"pruning.json in {path} keeps filters of {name} that the stage before has lost: "
                 "it comes from other runs or fractions. Choose another directory or label."
             )
+
+
+def _listed(fractions: Sequence[float]) -> str:
+    return " ".join(map(percent, fractions)) or "none"
 
 
 def _ignore(progress: Progress) -> None:

@@ -7,11 +7,13 @@ functions.py  what functions and operators between layers do with channels
 flow.py       a model run once, to follow channels from filters to the layers that read them
 choice.py     filters that live and die together, and the weakest of them
 spread.py     zeros in the places of removed filters, where a sum needs all channels
+compare.py    whether a smaller model gives what masks give
 surgery.py    cuts made in a model, and cuts of cuts
+checks.py     models and arguments that cannot be pruned
 model.py      prune, apply_pruning
 """
 
 from padenet.pruning.model import apply_pruning, prune
-from padenet.pruning.record import Pruning, Size, measure_size
+from padenet.pruning.record import Pruning, Size, measure_size, percent
 
-__all__ = ["Pruning", "Size", "apply_pruning", "measure_size", "prune"]
+__all__ = ["Pruning", "Size", "apply_pruning", "measure_size", "percent", "prune"]

@@ -1,6 +1,7 @@
 """What is known of a tensor: which filter each of its channels, in dim 1, comes from."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -27,6 +28,21 @@ class Channels:
 
     def with_source(self, source: str | None) -> "Channels":
         return replace(self, source=source)
+
+
+class Stays(NamedTuple):
+    """Why a convolution keeps its filters; ``fine`` if that is as it must be."""
+
+    why: str
+    fine: bool
+
+
+class Call(NamedTuple):
+    """Channels into and out of a layer; ``reads`` if it has weights for those that come in."""
+
+    inputs: Lanes
+    outputs: Lanes
+    reads: bool
 
 
 def whole(x: Tensor, visible: frozenset[str] = frozenset(), source: str | None = None) -> Channels:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from padenet.extras import unknown
-from padenet.pruning.channels import STAYS, Lanes
-from padenet.pruning.flow import Flow, Stays
+from padenet.pruning.channels import STAYS, Lanes, Stays
+from padenet.pruning.flow import Flow
 from padenet.pruning.record import Kept
 
 CRITERIA: dict[str, Callable[[Tensor], Tensor]] = {
@@ -35,7 +35,7 @@ class Layer:
 
 
 def check_criterion(name: str) -> Callable[[Tensor], Tensor]:
-    if name not in CRITERIA:
+    if not isinstance(name, str) or name not in CRITERIA:
         raise unknown("criterion", name, CRITERIA)
     return CRITERIA[name]
 

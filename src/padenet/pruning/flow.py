@@ -11,20 +11,21 @@ Either changes what comes before it, so the model is run again until nothing new
 
 from collections import Counter
 from collections.abc import Container
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from padenet.pruning.channels import STAYS, Channels, Filters, Lanes, whole
+from padenet.pruning.channels import STAYS, Call, Channels, Filters, Lanes, Stays, whole
 from padenet.pruning.functions import (
+    WITH_ARGUMENTS,
     alike,
     averaged,
+    in_rational,
     joined,
     meets_alike,
     operation,
-    padded,
     reshaped,
     tensors_in,
 )
@@ -35,21 +36,6 @@ KINDS = get_args(Kind)
 READERS = ("filters", "depthwise", "reader", "spread")
 WITH_CHANNELS = (*READERS, "channelwise")  # cut with their channels
 OUTPUT = "its filters are the model's output"
-
-
-class Stays(NamedTuple):
-    """Why a convolution keeps its filters; ``fine`` if that is as it must be."""
-
-    why: str
-    fine: bool
-
-
-class Call(NamedTuple):
-    """Channels into and out of a layer; ``reads`` if it has weights for those that come in."""
-
-    inputs: Lanes
-    outputs: Lanes
-    reads: bool
 
 
 class Flow(TorchFunctionMode):
@@ -73,6 +59,7 @@ class Flow(TorchFunctionMode):
         self.times: Counter[str] = Counter()
         self.filters = Filters()
         self.calls: dict[str, Call] = {}
+        self.used: set[Tensor] = set()  # parameters that some function was given
         self.even: list[tuple[str, Lanes, int]] = []  # parts that lose as many channels each
         self.depth = 0
         self.known: dict[int, tuple[Tensor, Channels]] = {}  # with the tensor: its id stays its own
@@ -217,10 +204,19 @@ class Flow(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         y = function(*args, **kwargs)
-        inputs = [x for x in tensors_in((args, kwargs)) if self._channels(x)]
+        tensors = list(tensors_in((args, kwargs)))
+        inputs = [x for x in tensors if self._channels(x)]
+        computes = any(True for _ in tensors_in(y))  # not a look at a shape or a device
+        if computes:
+            self.used.update(x for x in tensors if isinstance(x, nn.Parameter))
         name = operation(function)
         hidden = name in ("setitem", "numpy", "tolist", "array")  # out of sight from here on
-        if self.depth or not inputs or not (hidden or any(True for _ in tensors_in(y))):
+        if self.depth or not inputs or not (hidden or computes):
+            return y
+        if in_rational():
+            x = self._channels(inputs[0])
+            if x is not None and isinstance(y, Tensor) and y.shape == inputs[0].shape:
+                self._note(y, x.with_source(None))
             return y
         found = self._function(name, inputs, y, args, kwargs) if isinstance(y, Tensor) else None
         if found is not None:
@@ -248,7 +244,9 @@ class Flow(TorchFunctionMode):
         if name == "mean":
             dims = kwargs.get("dim", args[1] if len(args) > 1 else None)
             return averaged(x, inputs[0], y, dims)
-        return padded(x, *args, **kwargs) if name == "pad" else alike(name, x, inputs[0], y)
+        if name in WITH_ARGUMENTS:
+            return WITH_ARGUMENTS[name](x, *args, **kwargs)
+        return alike(name, x, inputs[0], y)
 
     def _combine(self, name: str, inputs: list[Tensor], y: Tensor) -> Channels | None:
         """A sum or product. What meets all channels alike, as a gate of one, changes nothing."""

@@ -1,17 +1,19 @@
 """What functions and operators between layers do with channels."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import is_dataclass
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
+from padenet.functional import rational
 from padenet.pruning.channels import STAYS, Channels, whole
 
 SAME = {  # each channel by itself, and zeros give zeros
     *("relu", "relu6", "leaky_relu", "elu", "celu", "selu", "gelu", "silu", "mish", "tanh"),
-    *("hardswish", "hardtanh", "abs", "neg", "square", "sqrt", "tanhshrink", "softsign"),
+    *("hardswish", "abs", "neg", "square", "sqrt", "tanhshrink", "softsign"),
     *(
         "expand",
         "dropout",
@@ -39,17 +41,32 @@ def operation(function: Any) -> str:
     return ALIASES.get(name, name)
 
 
+def in_rational() -> bool:
+    """Whether ``rational`` is computed: elementwise, whatever its backend does for it."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code is rational.__code__:
+            return True
+    return False
+
+
 def tensors_in(value: Any) -> Iterator[Tensor]:
     """All tensors among arguments or results, at any depth."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from tensors_in(list(value.values()))
+    return (x for x in leaves_in(value) if isinstance(x, Tensor))
+
+
+def leaves_in(value: Any) -> Iterator[Any]:
+    """What tuples, lists, mappings and dataclasses hold in the end."""
+    if isinstance(value, Mapping):
+        yield from leaves_in(list(value.values()))
     elif isinstance(value, (tuple, list)):
         for v in value:
-            yield from tensors_in(v)
+            yield from leaves_in(v)
     elif is_dataclass(value) and not isinstance(value, type):
-        yield from tensors_in(list(vars(value).values()))
+        yield from leaves_in([getattr(value, f.name) for f in fields(value)])
+    else:
+        yield value
 
 
 def alike(name: str, x: Channels, before: Tensor, after: Tensor) -> Channels | None:
@@ -94,6 +111,16 @@ def padded(
     if len(pad) > 2 * (input.ndim - 2):
         return None
     return x.with_source(None) if value else x
+
+
+def clipped(
+    x: Channels, input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Channels:
+    """The channels of ``F.hardtanh``."""
+    return x if min_val <= 0 <= max_val else x.with_source(None)
+
+
+WITH_ARGUMENTS: dict[str, Callable[..., Channels | None]] = {"pad": padded, "hardtanh": clipped}
 
 
 def meets_alike(x: Tensor, y: Tensor) -> bool:

@@ -62,6 +62,8 @@ def kind_of(module: nn.Module, x: Tensor) -> Kind | str:
     if any(isinstance(module, kind) and _differs(type(module), kind) for kind in PLAIN):
         return f"is a {type(module).__name__} with a forward of its own"
     if isinstance(module, CONVOLUTIONS):
+        if x.ndim < module.weight.ndim:
+            return "is given an image without a batch. Let the example have one: image[None]"
         if module.groups == 1:
             return "filters"
         if module.groups == module.in_channels:
@@ -102,6 +104,14 @@ def is_function(module: nn.Module) -> bool:
     """Whether it is somebody's own function as a module, whose forward can be followed."""
     own = not type(module).__module__.startswith(("torch.", "padenet."))
     return own and not module._parameters and not module._buffers
+
+
+def may_have_channels(module: nn.Module) -> bool:
+    """Whether its parameters may be those of channels: not of one unit for a whole layer."""
+    if isinstance(module, (PAU, nn.PReLU)):
+        return (module.groups if isinstance(module, PAU) else module.num_parameters) > 1
+    several = any(p.numel() > 1 for p in module.parameters(recurse=False))
+    return several and (isinstance(module, (APL, SReLU)) or not isinstance(module, _activations()))
 
 
 def keeps_zero(module: nn.Module) -> bool:

@@ -8,15 +8,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from padenet.pruning.channels import Lanes
+from padenet.pruning.channels import Lanes, Stays
+from padenet.pruning.checks import (
+    check_after,
+    check_example,
+    check_model,
+    check_pruning,
+    check_skip,
+    check_whole,
+    convolutions,
+)
 from padenet.pruning.choice import Layer, check_criterion, choose, find_layers
-from padenet.pruning.flow import Flow, Stays, follow
-from padenet.pruning.layers import CONVOLUTIONS
+from padenet.pruning.flow import Flow, follow
+from padenet.pruning.layers import CONVOLUTIONS, may_have_channels
 from padenet.pruning.record import Cut, Kept, Left, Pruning, check_fraction
-from padenet.pruning.spread import Spread
 from padenet.pruning.surgery import compose_cuts, make_checked_cuts, make_cuts, plain_names
 
 
+@torch.inference_mode(False)  # the copy can be trained wherever it was made
 def prune(
     model: nn.Module,
     fraction: float,
@@ -41,9 +50,11 @@ def prune(
         fraction: Percent between 0 and 100 of the filters of the whole model: of C filters
             floor(fraction · C / 100) go, but never all. Masks for greater fractions contain those
             for smaller ones.
-        example: Input of the model, or a tuple of its arguments; two images are enough.
+        example: Input of the model, or a tuple of its arguments; two images are enough. Only what
+            the model does with it in evaluation is followed.
         criterion: "l1", the sum of a filter's absolute weights, or "sum", that of its weights.
-        skip: Patterns of names of convolutions that keep their filters, e.g. "layer4.*".
+        skip: Patterns of names of convolutions that keep their filters, e.g. "layer4.*", and of
+            layers that are not called.
         after: For a model that is pruned already: its pruning, ``model.pruning``. What is gone
             counts towards ``fraction``, and the new pruning is of the whole model again.
 
@@ -51,15 +62,16 @@ def prune(
         The pruned model, with the pruning as its attribute ``pruning``, and that pruning.
     """
     share, score = check_fraction(fraction), check_criterion(criterion)
-    _check_model(model, after)
-    if after is not None and not fraction > after.fraction:
-        raise ValueError(
-            f"fraction={fraction:g} is not above the {after.fraction:g} % that are gone already: "
-            "it counts the filters of the whole model."
-        )
+    check_model(model)
+    if after is None:
+        check_whole(model)
+    else:
+        check_after(model, after, fraction)
+    check_example(example)
+    patterns = check_skip(skip)
     model, example = copy.deepcopy(model), copy.deepcopy(example)
-    all_names = list(_convolutions(model))
-    flow, layers = _follow(model, example, [skip] if isinstance(skip, str) else list(skip))
+    all_names = list(convolutions(model))
+    flow, layers = _follow(model, example, patterns)
     plain = plain_names(model)
     gone = {n: after.filters[p] for n, p in plain.items() if p in after.filters} if after else {}
     goes = set[int]()
@@ -72,26 +84,32 @@ def prune(
         kept = _kept(flow, flow.calls[name].outputs, goes)
         filters[plain[name]] = gone[name].then(kept) if name in gone else kept
     stays = {plain[n]: why for n, (why, _) in flow.stays.items()}
+    earlier = after.steps if after else ()
+    steps = (*earlier, float(fraction)) if earlier or not after else ()
     pruning = Pruning(
-        fraction=fraction,
+        fraction=float(fraction),
         criterion=criterion,
         filters=filters,
         cuts=compose_cuts(after.cuts, cuts, plain) if after else cuts,
         left=tuple(Left(n, stays.get(n, "not called")) for n in all_names if n not in filters),
         before=after.before if after else before,
         after=size,
+        steps=steps,
     )
     model.pruning = pruning  # type: ignore[assignment]
     return model, pruning
 
 
+@torch.inference_mode(False)
 def apply_pruning(model: nn.Module, pruning: Pruning) -> nn.Module:
     """A copy of ``model``, built like the one that ``pruning`` was made from, without its filters.
 
     The weights that stay are those of ``model``, to the bit: with new weights this rewinds a
     pruned net, and a state dict of a pruned model fits the copy.
     """
-    _check_model(model, None)
+    check_model(model)
+    check_whole(model)
+    check_pruning(pruning)
     model = copy.deepcopy(model)
     names = dict(model.named_modules())
     for name in pruning.cuts:
@@ -105,60 +123,48 @@ def apply_pruning(model: nn.Module, pruning: Pruning) -> nn.Module:
     return model
 
 
-def _check_model(model: nn.Module, after: Pruning | None) -> None:
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"a model is needed, not {type(model).__name__}.")
-    if hasattr(model, "_orig_mod") or isinstance(model, torch.jit.ScriptModule):
-        raise TypeError(
-            f"{type(model).__name__} is scripted or compiled. Prune the model first, then script "
-            "or compile it."
-        )
-    if not _convolutions(model):
-        raise ValueError(
-            f"{type(model).__name__} has no convolutions, and prune removes their filters alone."
-        )
-    done = getattr(model, "pruning", None)
-    spread = any(isinstance(m, Spread) for m in model.modules())
-    if after is None and (isinstance(done, Pruning) or spread):
-        by = f" by {done.fraction:g} %" if isinstance(done, Pruning) else ""
-        raise ValueError(
-            f"the model is pruned already{by}. Prune the whole model, or pass "
-            "after=model.pruning to go on from here: fraction counts the filters of the whole."
-        )
-    if after is not None:
-        for name, kept in after.filters.items():
-            found = _convolutions(model).get(name)
-            if found is None or found.out_channels != len(kept.places):
-                has = "is not there" if found is None else f"has {found.out_channels} filters"
-                raise ValueError(
-                    f"after is not the pruning of this model: {name} {has}, and should have "
-                    f"{len(kept.places)}. Pass model.pruning."
-                )
-
-
-def _convolutions(model: nn.Module) -> dict[str, Any]:
-    plain = plain_names(model)
-    return {plain[n]: m for n, m in model.named_modules() if isinstance(m, CONVOLUTIONS)}
-
-
 def _follow(model: nn.Module, example: Any, skip: list[str]) -> tuple[Flow, list[Layer]]:
     """The flow, and what can be pruned in it; raises where something else should be."""
-    stays: dict[str, Stays] = {}
     plain = plain_names(model)
     names = {n: plain[n] for n, m in model.named_modules() if isinstance(m, CONVOLUTIONS)}
-    for pattern in skip:
-        patterns = (pattern, f"{pattern}.*")
-        hits = [n for n, p in names.items() if any(fnmatchcase(p, each) for each in patterns)]
-        if not hits:
-            there = ", ".join(names.values())
-            raise ValueError(f"skip={pattern!r} fits no convolution. There are: {there}.")
-        stays |= dict.fromkeys(hits, Stays("skipped", True))
+    stays = {n: Stays("skipped", True) for n, p in names.items() if _fits(p, skip)}
     while True:
         flow = follow(model, example, stays)
         count, layers = len(stays), find_layers(flow)
         if len(stays) == count:
-            _refuse(flow, bool(layers))
-            return flow, layers
+            break
+    uncalled = [plain[n] for n in _find_uncalled(flow)]
+    for pattern in skip:
+        if not any(_fits(name, [pattern]) for name in (*names.values(), *uncalled)):
+            there = ", ".join(names.values())
+            raise ValueError(f"skip={pattern!r} fits no convolution. There are: {there}.")
+    _refuse(flow, bool(layers))
+    _refuse_uncalled([name for name in uncalled if not _fits(name, skip)])
+    return flow, layers
+
+
+def _fits(name: str, patterns: list[str]) -> bool:
+    return any(fnmatchcase(name, p) or fnmatchcase(name, f"{p}.*") for p in patterns)
+
+
+def _find_uncalled(flow: Flow) -> list[str]:
+    """Layers whose parameters may be those of channels, and nothing has used them."""
+    return [
+        name
+        for name, module in flow.model.named_modules()
+        if may_have_channels(module) and name not in flow.times
+        if not flow.used.intersection(module.parameters(recurse=False))
+    ]
+
+
+def _refuse_uncalled(names: list[str]) -> None:
+    if names:
+        raise ValueError(
+            "these layers have parameters, and the model does not call them for the example in "
+            f"evaluation: {', '.join(n or 'the model itself' for n in names)}. They would not be "
+            "cut to fit what they read. Remove them, or give an example that calls them. If they "
+            f"read nothing that is pruned: skip={names}."
+        )
 
 
 def _refuse(flow: Flow, any_layer: bool) -> None:

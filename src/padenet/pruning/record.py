@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,6 +68,8 @@ class Pruning:
         left: Convolutions that keep all their filters, and why.
         before, after: Size of the whole model and of the pruned one.
         costs: What was measured of the pruned model, by name, e.g. times.
+        steps: The fractions that went one after the other, the last of them ``fraction``; empty
+            where that is not known.
     """
 
     fraction: float
@@ -77,6 +80,7 @@ class Pruning:
     before: Size
     after: Size
     costs: dict[str, float] = field(default_factory=dict)
+    steps: tuple[float, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """The numbers alone, without names of layers and places."""
@@ -110,6 +114,7 @@ class Pruning:
             {
                 "fraction": self.fraction,
                 "criterion": self.criterion,
+                "steps": list(self.steps),
                 "before": self.before._asdict(),
                 "after": self.after._asdict(),
                 "costs": self.costs,
@@ -142,6 +147,7 @@ class Pruning:
             before=Size(**values["before"]),
             after=Size(**values["after"]),
             costs=values["costs"],
+            steps=tuple(values.get("steps", ())),
         )
 
     def __str__(self) -> str:
@@ -149,7 +155,7 @@ class Pruning:
         rows += [(name, str(k.of), str(len(k.places))) for name, k in self.filters.items()]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
-            f"{self.fraction:g} % of the filters of {len(self.filters)} convolutions: "
+            f"{percent(self.fraction)} % of the filters of {len(self.filters)} convolutions: "
             f"{_change(self.before, self.after, 0)} parameters, "
             f"{_change(self.before, self.after, 1)} multiplications"
         ]
@@ -166,12 +172,17 @@ def _change(before: Sequence[int], after: Sequence[int], i: int) -> str:
 
 def check_fraction(fraction: float) -> Fraction:
     """``fraction`` in percent as an exact number, so that 30 % of 10 filters are 3."""
-    number = isinstance(fraction, (int, float)) and not isinstance(fraction, bool)
+    number = isinstance(fraction, Real) and not isinstance(fraction, bool)
     if not number or not 0 < fraction < 100:
         raise ValueError(
             f"fraction={fraction!r} must be a percentage between 0 and 100, e.g. 30 for 30 %."
         )
     return Fraction(str(fraction)) / 100
+
+
+def percent(fraction: float) -> str:
+    """With all its digits, so that a difference shows."""
+    return repr(float(fraction)).removesuffix(".0")
 
 
 def measure_size(model: nn.Module, example: Tensor | tuple[Any, ...]) -> Size:

@@ -1,14 +1,13 @@
 """Cuts made in a model, and cuts of cuts."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
+from padenet.pruning.compare import agree, check_output, run_in_double, shapes
 from padenet.pruning.layers import cut_layer
-from padenet.pruning.record import Cut, Kept, Size, run_measured
+from padenet.pruning.record import Cut, Kept, Size, run_measured, run_once
 from padenet.pruning.spread import Spread
 
 LAYER, SPREAD = "layer", "spread"  # names in the Sequential that takes the place of a layer
@@ -18,6 +17,7 @@ def make_cuts(model: nn.Module, cuts: dict[str, Cut]) -> None:
     """Cut layers by name, in place."""
     for name, cut in cuts.items():
         module = model.get_submodule(name)
+        _check_places(name, cut)
         try:
             cut_layer(module, cut)
         except ValueError as error:
@@ -26,23 +26,34 @@ def make_cuts(model: nn.Module, cuts: dict[str, Cut]) -> None:
             _spread(model, module, cut)
 
 
+def _check_places(name: str, cut: Cut) -> None:
+    for what, kept in (("inputs", cut.inputs), ("outputs", cut.outputs)):
+        if kept and not (kept.places and set(kept.places) <= set(range(kept.of))):
+            raise ValueError(
+                f"{name}: the pruning keeps the {what} {list(kept.places)} of {kept.of}. Its file "
+                "may be damaged: save the pruning again."
+            )
+
+
 def make_checked_cuts(model: nn.Module, cuts: dict[str, Cut], example: Any) -> tuple[Size, Size]:
     """The sizes before and after; what the model gives must be what masks would give."""
-    expected = run_masked(model, cuts, example)
-    before, output = run_measured(model, example)
-    shapes = _shapes(output)
+    judge, inputs, before, whole = run_in_double(model, example)
+    check_output(model, whole)
+    expected = run_masked(judge, cuts, inputs)
     make_cuts(model, cuts)
+    make_cuts(judge, cuts)
     try:
         after, output = run_measured(model, example)
-        same, wrong = _shapes(output) == shapes, "the output has another shape"
+        same, wrong = shapes(output) == shapes(whole), "the output has another shape"
+        smaller = run_once(judge, inputs)
     except (RuntimeError, ValueError, IndexError, AttributeError, TypeError) as error:
-        same, wrong = False, str(error).splitlines()[0]
+        same, wrong = False, str(error).splitlines()[0].removesuffix(".")
     if not same:
         raise ValueError(
             f"the model does not run with fewer channels: {wrong}. Its forward may contain a fixed "
             "number of them, as in x.view(-1, 9216): write x.flatten(1)."
         )
-    if not _close(output, expected):
+    if not agree(smaller, expected, whole):
         raise ValueError(
             "the smaller model does not give what the whole one gives with the removed channels "
             "set to zero: its forward depends on their number or places, or on chance. Write it "
@@ -87,22 +98,6 @@ def _mask(kept: Kept, x: Tensor) -> Tensor:
     return x * mask.reshape(-1, *[1] * (x.ndim - 2))
 
 
-def _close(output: Any, expected: Any) -> bool:
-    """To the square root of the precision: sums of fewer terms round differently, no more."""
-    if isinstance(output, Tensor):
-        if not output.is_floating_point():
-            return True
-        known = expected[expected.isfinite()]
-        size = known.abs().max().item() if known.numel() else 0.0
-        allowed = torch.finfo(output.dtype).eps ** 0.5 * max(size, 1e-30)
-        return torch.allclose(output, expected, rtol=0, atol=allowed, equal_nan=True)
-    if isinstance(output, (tuple, list)):
-        return all(map(_close, output, expected))
-    if isinstance(output, Mapping):
-        return all(_close(v, expected[k]) for k, v in output.items())
-    return True
-
-
 def _spread(model: nn.Module, module: nn.Module, cut: Cut) -> None:
     assert cut.outputs is not None
     near = next((t for t in (*module.parameters(), *module.buffers())), None)
@@ -140,13 +135,3 @@ def plain_names(model: nn.Module) -> dict[str, str]:
     spread = {n.removesuffix(f".{SPREAD}") for n, m in names.items() if isinstance(m, Spread)}
     plain = {n: n.removesuffix(f".{LAYER}") for n in names}
     return {n: p if p in spread else n for n, p in plain.items()}
-
-
-def _shapes(output: Any) -> Any:
-    if isinstance(output, Tensor):
-        return output.shape
-    if isinstance(output, (tuple, list)):
-        return [_shapes(o) for o in output]
-    if isinstance(output, Mapping):
-        return {k: _shapes(v) for k, v in output.items()}
-    return None
