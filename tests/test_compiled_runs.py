@@ -38,3 +38,22 @@ def test_compiled_runs_are_the_same_up_to_rounding(tmp_path):
 def test_compiled_and_deterministic_is_refused():
     with pytest.raises(ValueError, match="Leave out either"):
         Place(compile=True, deterministic=True)
+
+
+def test_a_run_goes_on_as_it_was_begun(tmp_path):
+    config = small()
+    assert train(config, tmp_path, replace(CPU, deadline=0.0)) is None
+    with pytest.raises(ValueError, match="begun without --compile and would go on with"):
+        train(config, tmp_path, replace(CPU, compile=True))
+
+
+def test_without_a_compiler_the_error_says_so(tmp_path, monkeypatch):
+    from torch._inductor.exc import InductorError
+
+    def broken(*args):
+        raise InductorError(FileNotFoundError("no g++\nmany lines"), "")
+
+    monkeypatch.setattr("padenet.experiments.learner.Learner._train_step", broken)
+    with pytest.raises(ValueError, match=r"cannot make code here \(InductorError.*Leave out"):
+        train(small(), tmp_path, replace(CPU, compile=True))
+    assert "Leave out" in (tmp_path / "failure.json").read_text()

@@ -15,7 +15,8 @@ import torch
 import padenet
 from padenet.cli import main
 from padenet.experiments.config import Config
-from padenet.experiments.run import Place, load_once, steps, switches, train
+from padenet.experiments.device import switches
+from padenet.experiments.run import Place, load_once, steps, train
 from padenet.experiments.store import RunDirectory
 
 TINY = Config(activation="pau", epochs=3, batch_size=256, coefficient_floor=0.1)
@@ -256,7 +257,7 @@ def test_bf16_trains(tmp_path):
 def test_global_switches_are_put_back():
     matmul = torch.backends.cuda.matmul
     before = matmul.allow_tf32, torch.are_deterministic_algorithms_enabled()
-    with switches(replace(TINY, precision="tf32"), Place(deterministic=True)):
+    with switches("tf32", deterministic=True):
         assert matmul.allow_tf32 and torch.are_deterministic_algorithms_enabled()
     assert (matmul.allow_tf32, torch.are_deterministic_algorithms_enabled()) == before
 
@@ -281,3 +282,25 @@ def test_a_run_that_diverged_does_not_go_on(tmp_path):
     assert {k: v for k, v in first.items() if k not in TIMES} == {
         k: v for k, v in second.items() if k not in TIMES
     }
+
+
+def test_a_begun_run_without_its_config_is_refused(tmp_path):
+    assert train(TINY, tmp_path, Place(deadline=0)) is None
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(ValueError, match=r"metrics.jsonl, checkpoint.pt and no config.json"):
+        train(replace(TINY, lr=0.5), tmp_path)
+
+
+@pytest.mark.parametrize("content", [{}, [1], {"epoch": 1, "net": {}, "optimizer": {}}])
+def test_a_file_that_is_no_checkpoint_of_the_run(tmp_path, content):
+    assert train(TINY, tmp_path, Place(deadline=0)) is None
+    torch.save(content, tmp_path / "checkpoint.pt")
+    with pytest.raises(OSError, match=r"checkpoint.pt (cannot be read|does not fit the run)"):
+        train(TINY, tmp_path)
+
+
+def test_a_result_without_its_numbers_is_named(tmp_path):
+    assert train(TINY, tmp_path, Place(deadline=0)) is None
+    (tmp_path / "result.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"result.json is not .*without status, reason, epochs"):
+        train(TINY, tmp_path)

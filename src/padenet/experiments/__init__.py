@@ -10,6 +10,7 @@ graphs.py     a training step as a CUDA graph
 ranks.py      the processes that share a run
 progress.py   a run as it goes, on the terminal
 run.py        a run as one function that can be repeated and continued
+device.py     the device, torch's switches
 machine.py    machine, versions and commit
 store.py      the directory of a run, and runs packed into one file
 turns.py      several runs in one process, a step each in turn

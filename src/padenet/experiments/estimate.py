@@ -8,9 +8,10 @@ from statistics import mean, median
 import torch
 
 from padenet.experiments.config import UNITS, Config
+from padenet.experiments.device import find_device, switches
 from padenet.experiments.learner import Learner
 from padenet.experiments.ranks import Ranks
-from padenet.experiments.run import Place, find_device, load_once, switches
+from padenet.experiments.run import Place, load_once
 from padenet.experiments.sweep import Status
 
 STEPS = 5  # timed, after one that warms up
@@ -70,8 +71,15 @@ def time_epoch(config: Config, place: Place) -> float:
     """Seconds of an epoch, training and test, from a few steps of each."""
     device = find_device(place.device, config.precision, Ranks())
     data = load_once(config.dataset, place.data_dir)
-    with switches(config, place):
-        learner = Learner(config, data, device, graph=place.graph, workers=place.workers)
+    with switches(config.precision, place.deterministic):
+        learner = Learner(
+            config,
+            data,
+            device,
+            graph=place.graph,
+            compile=place.compile,
+            workers=place.workers,
+        )
         train, test = (_time_step(s, device) for s in (learner.train(1), learner.test()))
     return train * len(learner.train_batches) + test * len(learner.test_batches)
 

@@ -22,9 +22,10 @@ from signal import SIG_IGN, SIGINT, signal
 import torch
 
 from padenet.experiments.config import Config
+from padenet.experiments.device import find_device
 from padenet.experiments.outcome import Outcome, Report, say_nothing
 from padenet.experiments.ranks import Ranks
-from padenet.experiments.run import Place, find_device, train
+from padenet.experiments.run import Place, train
 from padenet.experiments.store import InUse, RunDirectory
 from padenet.experiments.turns import in_turns
 

@@ -6,10 +6,9 @@ GPU with ``Place(deterministic=True)``.
 """
 
 import math
-import os
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -20,6 +19,7 @@ import torch
 
 from padenet.experiments.config import Config
 from padenet.experiments.data import NAMES, Dataset, Folder, load
+from padenet.experiments.device import find_device, switches
 from padenet.experiments.learner import Learner
 from padenet.experiments.machine import describe_machine
 from padenet.experiments.nets import NETS
@@ -30,6 +30,7 @@ from padenet.pruning import Pruning
 from padenet.registry import ACTIVATIONS
 
 WRITE_EVERY = 1.0  # seconds between checkpoints, at least: epochs may be shorter
+COMPILERS = ("torch._dynamo", "torch._inductor")
 QUICK_WRITE = 0.02  # seconds; slower ones come less often in proportion, a fiftieth of the time
 
 
@@ -117,13 +118,14 @@ def steps(
         ranks.wait()  # the first to finish must not write a result that another still looks for
         if ranks.leads:
             directory.failure_file.unlink(missing_ok=True)
-        stack.enter_context(switches(config, place))
+        stack.enter_context(switches(config.precision, place.deterministic))
         try:
             yield from _train(config, directory, place, ranks)
         except Exception as error:
+            shown = _explained(error) if place.compile else error
             if ranks.leads:
-                directory.write_failure(error)
-            raise
+                directory.write_failure(shown)
+            raise shown from error.__cause__ if shown is error else error
 
 
 def _train(
@@ -147,7 +149,7 @@ def _train(
     lines: list[Metrics] = []
     checkpoint = directory.checkpoint()
     if checkpoint is not None:
-        learner.restore(checkpoint)
+        _restore(learner, checkpoint, directory, place)
         lines = directory.metrics()[: checkpoint["epoch"] + 1]
         if len(lines) <= checkpoint["epoch"]:
             raise OSError(
@@ -180,7 +182,8 @@ def _train(
         if ranks.leads and (last or late or time.monotonic() >= next_write):
             begin = time.monotonic()
             directory.write_metrics(lines)
-            directory.write_checkpoint({"epoch": epoch, **learner.state()})
+            state = learner.state()
+            directory.write_checkpoint({"epoch": epoch, "compile": place.compile, **state})
             end = time.monotonic()
             next_write = end + WRITE_EVERY * max(1.0, (end - begin) / QUICK_WRITE)
         speed = per_epoch * image_count / max(line["seconds"], 1e-9)
@@ -190,6 +193,35 @@ def _train(
             return
     if ranks.leads:
         directory.write_result(summarize(lines, reason, learner, place))
+
+
+def _restore(
+    learner: Learner, checkpoint: dict[str, Any], directory: RunDirectory, place: Place
+) -> None:
+    if checkpoint.get("compile", False) != place.compile:
+        begun, now = ("with", "without") if not place.compile else ("without", "with")
+        raise ValueError(
+            f"the run in {directory.path} was begun {begun} --compile and would go on {now}, with "
+            "other roundings. Go on as it was begun, or choose another directory."
+        )
+    try:
+        learner.restore(checkpoint)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise OSError(
+            f"{directory.checkpoint_file} does not fit the run ({str(error).splitlines()[0]}). "
+            "Delete it to start the run again, or put back a copy."
+        ) from error
+
+
+def _explained(error: Exception) -> Exception:
+    """What torch's compiler says, in the first of its many lines, and what to do; or the error."""
+    if not type(error).__module__.startswith(COMPILERS):
+        return error
+    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return ValueError(
+        f"torch.compile cannot make code here ({type(error).__name__}: {said[:300]}). Leave out "
+        "--compile, or install what it needs: a C++ compiler such as g++, on a GPU also Triton."
+    )
 
 
 def summarize(lines: list[Metrics], reason: str, learner: Learner, place: Place) -> dict[str, Any]:
@@ -224,50 +256,6 @@ def read_pruning(directory: RunDirectory) -> Pruning | None:
 @lru_cache(maxsize=4)
 def load_once(name: str, data_dir: str | None) -> Dataset | Folder:
     return load(name, data_dir)
-
-
-def find_device(name: str, precision: str, ranks: Ranks) -> torch.device:
-    """The device of that name, checked; "auto" is the GPU where there is one."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ValueError(
-            f"unknown device {name!r}. Use 'auto', 'cpu', 'cuda' or 'cuda:1'."
-        ) from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device={name!r}, but torch sees no GPU here. Use device='cpu'.")
-    if device.type not in ("cuda", "cpu"):
-        raise ValueError(f"device={name!r}: runs are for 'cpu' and 'cuda'.")
-    if precision == "tf32" and device.type == "cpu":
-        raise ValueError("precision='tf32' is a format of GPUs. Use 'fp32' on the CPU.")
-    if device.type == "cuda":
-        index = ranks.local if ranks.world > 1 else device.index or 0
-        device = torch.device("cuda", index)
-        torch.cuda.set_device(device)
-    return device
-
-
-@contextmanager
-def switches(config: Config, place: Place) -> Iterator[None]:
-    """torch's global switches as the run needs them, put back afterwards."""
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic
-    strict = torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    tf32 = config.precision == "tf32"
-    matmul.allow_tf32 = cudnn.allow_tf32 = tf32
-    cudnn.deterministic = place.deterministic
-    cudnn.benchmark = not place.deterministic
-    if place.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once, so it stays
-        torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic = before
-        torch.use_deterministic_algorithms(strict, warn_only=warn_only)
 
 
 def _rate(learner: Learner) -> float:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import torch
 
@@ -30,6 +30,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 Metrics = dict[str, Any]
+RESULT = ("status", "reason", "epochs", "test_accuracy", "seconds")  # some of what every one has
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,16 @@ class RunDirectory:
     def claim(self, config: Config) -> None:
         """Make the directory the one of ``config``, or refuse if it is another's."""
         self.path.mkdir(parents=True, exist_ok=True)
-        begun = (self.metrics_file, self.checkpoint_file, self.result_file)
-        if not self.config_file.exists() or not any(f.exists() for f in begun):
+        files = (self.metrics_file, self.checkpoint_file, self.result_file)
+        begun = [file.name for file in files if file.exists()]
+        if not begun:
             write(self.config_file, config.to_json() + "\n")  # nothing is lost with the old one
             return
+        if not self.config_file.exists():
+            raise ValueError(
+                f"{self.path} has {', '.join(begun)} and no config.json that says of which run. "
+                "Put back a copy, or delete them to start the run again."
+            )
         found = read_json(self.config_file)
         wanted = json.loads(config.to_json())
         differences = [
@@ -84,7 +91,7 @@ class RunDirectory:
             )
 
     def result(self) -> dict[str, Any] | None:
-        return read_json(self.result_file) if self.result_file.exists() else None
+        return read_json(self.result_file, RESULT) if self.result_file.exists() else None
 
     def metrics(self) -> list[Metrics]:
         """The lines written so far."""
@@ -130,7 +137,9 @@ class RunDirectory:
         if not self.checkpoint_file.exists():
             return None
         try:
-            return torch.load(self.checkpoint_file, map_location="cpu", weights_only=True)
+            found = torch.load(self.checkpoint_file, map_location="cpu", weights_only=True)
+            found["epoch"], found["net"], found["optimizer"]
+            return cast(dict[str, Any], found)
         except Exception as error:
             raise OSError(
                 f"{self.checkpoint_file} cannot be read: it is cut short, or not a checkpoint. "
@@ -157,19 +166,23 @@ def write(path: Path, content: str | Callable[[IO[bytes]], Any]) -> None:
             file.flush()
             os.fsync(file.fileno())
     except (OSError, RuntimeError) as error:
-        if not isinstance(error, OSError) and not isinstance(error.__context__, OSError):
+        said = error if isinstance(error, OSError) else error.__context__
+        if not isinstance(said, OSError):
             raise  # not torch.save's way to say what the disk said
         raise OSError(
-            f"{path} cannot be written ({str(error).splitlines()[0]}). What was there is kept. "
+            f"{path} cannot be written ({str(said).splitlines()[0]}). What was there is kept. "
             "Make room or choose another directory. Repeat the command to go on."
         ) from error
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path, names: Iterable[str] = ()) -> dict[str, Any]:
+    """An object that has at least these names."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(found, dict):
             raise ValueError(f"a {type(found).__name__}, not an object")
+        if missing := [name for name in names if name not in found]:
+            raise ValueError(f"without {', '.join(missing)}")
         return found
     except ValueError as error:
         raise ValueError(

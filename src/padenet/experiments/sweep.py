@@ -5,7 +5,6 @@ scheduler: runs that have a result are left alone, the others go on.
 """
 
 import importlib.util
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable
@@ -88,9 +87,9 @@ def look(config: Config, out: str | Path, since: float = math.inf) -> Status:
     epoch, accuracy, pace, reason = 0, None, None, ""
     if directory.metrics_file.exists():
         state = "begun"
-        last = json.loads(directory.metrics_file.read_text(encoding="utf-8").splitlines()[-1])
-        epoch, accuracy = last["epoch"], last["test_accuracy"]
-        pace = last["seconds"] if epoch else None
+        for last in directory.metrics()[-1:]:
+            epoch, accuracy = last["epoch"], last["test_accuracy"]
+            pace = last["seconds"] if epoch else None
     lock = directory.path / ".lock"
     if lock.exists() and lock.stat().st_mtime >= since:
         state = "running"

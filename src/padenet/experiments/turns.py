@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 
 from padenet.experiments.config import Config
+from padenet.experiments.device import find_device, switches
 from padenet.experiments.outcome import Outcome, Report, say_nothing
 from padenet.experiments.ranks import Ranks
-from padenet.experiments.run import Place, Progress, find_device, steps, switches
+from padenet.experiments.run import Place, Progress, steps
 from padenet.experiments.store import InUse, RunDirectory
 
 Steps = Generator[Progress, None, None]
@@ -35,7 +36,8 @@ def in_turns(
     lanes = deque(Lane(device) for _ in range(jobs))
     for precision in dict.fromkeys(c.precision for c in configs):
         group = deque(c for c in configs if c.precision == precision)
-        with switches(group[0], place):  # so that a run which ends puts back what the others need
+        # So that a run which ends puts back what the others need.
+        with switches(precision, place.deterministic):
             _take_turns(group, Path(out), place, lanes, report)
 
 
