@@ -1,10 +1,18 @@
 """Small networks in the ways that people write them, for ``convert``, and what its tests share."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 import padenet
+
+QUIET = [  # marks: models of others may warn, and the plain path is as good here
+    pytest.mark.no_poison,
+    pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*"),
+    pytest.mark.filterwarnings("ignore::FutureWarning:torch.*"),
+]
 
 
 class Basic(nn.Module):

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from formula import assert_near, formula
 from networks import (
     MODELS,
+    QUIET,
     Basic,
     Calls,
     Dense,
@@ -26,12 +27,7 @@ import padenet
 from padenet.coefficients import STARTS
 from padenet.convert import convert, param_groups
 
-pytestmark = [
-    pytest.mark.no_poison,
-    pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:torch.*"),
-]
+pytestmark = QUIET
 
 
 EACH_MODEL = pytest.mark.parametrize("name", MODELS)

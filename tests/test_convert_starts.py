@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from networks import (
+    QUIET,
     Calls,
     units_of,
 )
@@ -16,12 +17,7 @@ import padenet
 from padenet.coefficients import STARTS
 from padenet.convert import convert
 
-pytestmark = [
-    pytest.mark.no_poison,
-    pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:torch.*"),
-]
+pytestmark = QUIET
 
 
 SPELLINGS = {

@@ -6,18 +6,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from formula import assert_near
-from networks import Basic, Calls
+from networks import QUIET, Basic, Calls
 from torch import nn
 
 import padenet
 from padenet.convert import convert
 
-pytestmark = [
-    pytest.mark.no_poison,
-    pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:torch.*"),
-]
+pytestmark = QUIET
 
 
 class Branches(nn.Module):

@@ -2,18 +2,13 @@
 
 import pytest
 import torch
-from networks import images
+from networks import QUIET, images
 from torch import nn
 
 import padenet
 from padenet.convert import convert, param_groups
 
-pytestmark = [
-    pytest.mark.no_poison,
-    pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:torch.*"),
-]
+pytestmark = QUIET
 
 
 def test_param_groups():

@@ -3,17 +3,12 @@
 import pytest
 import torch
 from formula import assert_near
-from networks import images
+from networks import QUIET, images
 
 import padenet
 from padenet.convert import convert, from_rational_activations
 
-pytestmark = [
-    pytest.mark.no_poison,
-    pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*"),
-    pytest.mark.filterwarnings("ignore::FutureWarning:torch.*"),
-]
+pytestmark = QUIET
 
 
 def peer(x, a, b, version):

@@ -8,7 +8,7 @@ GPU with ``Place(deterministic=True)``.
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -120,12 +120,12 @@ def steps(
             directory.failure_file.unlink(missing_ok=True)
         stack.enter_context(switches(config.precision, place.deterministic))
         try:
-            yield from _train(config, directory, place, ranks)
+            with _compiler_explained():
+                yield from _train(config, directory, place, ranks)
         except Exception as error:
-            shown = _explained(error) if place.compile else error
             if ranks.leads:
-                directory.write_failure(shown)
-            raise shown from error.__cause__ if shown is error else error
+                directory.write_failure(error)
+            raise
 
 
 def _train(
@@ -213,15 +213,20 @@ def _restore(
         ) from error
 
 
-def _explained(error: Exception) -> Exception:
-    """What torch's compiler says, in the first of its many lines, and what to do; or the error."""
-    if not type(error).__module__.startswith(COMPILERS):
-        return error
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    return ValueError(
-        f"torch.compile cannot make code here ({type(error).__name__}: {said[:300]}). Leave out "
-        "--compile, or install what it needs: a C++ compiler such as g++, on a GPU also Triton."
-    )
+@contextmanager
+def _compiler_explained() -> Iterator[None]:
+    """What torch's compiler says in many lines as one, and what to do."""
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith(COMPILERS):
+            raise
+        said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+        raise ValueError(
+            f"torch.compile cannot make code here ({type(error).__name__}: {said[:300]}). Leave "
+            "out --compile, or install what it needs: a C++ compiler such as g++, on a GPU also "
+            "Triton."
+        ) from error
 
 
 def summarize(lines: list[Metrics], reason: str, learner: Learner, place: Place) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def plan_for(
     if alone:
         chunks, steps, abreast, batch = 1, tiles, 1, 1
     elif kernel == "forward" and not noise:
-        steps, batch = _stride(layout, parts)
+        steps, batch = _forward_tiles(layout, parts)
         chunks = abreast = -(-tiles // steps)
     else:  # as few waves of programs as the length of a sum allows, each on a stretch of its own
         at_once, batch = max(1, _at_once(registers, device) // units), 1
@@ -105,7 +105,7 @@ def plan_for(
     )  # fmt: skip
 
 
-def _stride(layout: int, parts: int) -> tuple[int, int]:
+def _forward_tiles(layout: int, parts: int) -> tuple[int, int]:
     """Tiles of a program in forward, and how many of them it loads together: the fastest of those
     tried on an H200. In LANES more, since every thread first loads coefficients of its own."""
     if layout == LANES:
