@@ -43,12 +43,13 @@ def build_pair(target, dtype, layout, form, m, n, noise, one_dy, alone, big):
         )
     )
     common = {"FORM": form, "M": m, "N": n, "NOISE": noise, "PARTS": parts, "BIG": big, **tile}
-    common |= {"NVIDIA": target == "cuda"}
+    nvidia = target == "cuda"
+    common |= {"NVIDIA": nvidia}
     if not noise:
         common["seed_ptr"] = None
     batch = 4 if layout is not LANES and not noise else 1
     build(sweeps.forward, dtype, target, BATCH=batch, **common)
-    build(sweeps.backward, dtype, target, ONE_DY=one_dy, ALONE=alone, **common)
+    build(sweeps.backward, dtype, target, ONE_DY=one_dy, ALONE=alone, EARLY=nvidia, **common)
 
 
 if __name__ == "__main__":

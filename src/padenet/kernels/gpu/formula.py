@@ -124,22 +124,30 @@ def exceeds(largest, limit, SETS: tl.constexpr):
 
 
 @triton.jit
-def polynomials(x, a, d, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
-    """P, P', A and A' (with respect to |x| for "abs_terms")."""
-    P, dP = horner(x, a, M, True)
-    A, dA = horner(tl.abs(x) if FORM == ABS_TERMS else x, d, N, FORM == OFFSET)
+def polynomials(x, a, d, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, ONE: tl.constexpr):
+    """P, P', A and A' (with respect to |x| for "abs_terms"). ONE: a and d are the same for all.
+
+    A multiply-add that reads three registers takes two cycles on NVIDIA's chips, one that reads a
+    coefficient which all threads share takes one. So the derivatives then have coefficients of
+    their own, k c_k; where they would take registers, they are made from the polynomial's steps.
+    """
+    P, dP = horner(x, a, M, True, ONE)
+    A, dA = horner(tl.abs(x) if FORM == ABS_TERMS else x, d, N, FORM == OFFSET, ONE)
     return P, dP, A, dA
 
 
 @triton.jit
-def horner(x, c, DEGREE: tl.constexpr, CONSTANT: tl.constexpr):
+def horner(x, c, DEGREE: tl.constexpr, CONSTANT: tl.constexpr, OWN: tl.constexpr):
     """The polynomial and its derivative; CONSTANT: whether c_0 can be other than 0."""
     if DEGREE == 0:
         return tl.zeros_like(x) + c[0], tl.zeros_like(x)
     else:
-        P, dP = tl.zeros_like(x) + c[DEGREE], tl.zeros_like(x)
+        P, dP = tl.zeros_like(x) + c[DEGREE], tl.zeros_like(x) + DEGREE * c[DEGREE]
         for j in tl.static_range(DEGREE - 1, -1, -1):
-            dP = P if j == DEGREE - 1 else dP * x + P
+            if not OWN:
+                dP = P if j == DEGREE - 1 else dP * x + P
+            elif j > 0:
+                dP = dP * x + j * c[j]
             P = P * x + c[j] if j > 0 or CONSTANT else P * x
         return P, dP
 
@@ -158,6 +166,17 @@ def reciprocal(Q, NVIDIA: tl.constexpr):
         )
     else:
         return 1.0 / Q
+
+
+@triton.jit
+def product(a, b, NVIDIA: tl.constexpr):
+    """a b, kept from becoming part of a multiply-add, which would read three registers."""
+    if NVIDIA:
+        return tl.inline_asm_elementwise(
+            "mul.rn.f32 $0, $1, $2;", "=f,f,f", [a, b], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:
+        return a * b
 
 
 @triton.jit

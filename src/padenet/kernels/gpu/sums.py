@@ -3,30 +3,32 @@
 import triton
 import triton.language as tl
 
-from padenet.kernels.gpu.formula import ABS_TERMS, OFFSET, pick_set
+from padenet.kernels.gpu.formula import ABS_TERMS, OFFSET, pick_set, product
 from padenet.kernels.gpu.tiles import LANES
 
 
 @triton.jit
 def added(
-    sums, ga, gb, x, which: tl.constexpr, SETS: tl.constexpr, FORM: tl.constexpr, M: tl.constexpr,
-    N: tl.constexpr,
+    sums, g, F, sF, x, which: tl.constexpr, SETS: tl.constexpr, FORM: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, NVIDIA: tl.constexpr,
 ):  # fmt: skip
-    """Set ``which`` of sums plus dy dF/da_j, then -dy dF/db_k, for "abs_terms" without b's sign."""
+    """Set ``which`` of sums plus dy dF/da_j = g x^j, then -dy dF/db_k, for "abs_terms" without b's
+    sign: g x^k times F and the sign of A, or |x|^k in place of x^k."""
     CONSTANT: tl.constexpr = FORM == OFFSET
     K: tl.constexpr = M + 1 + N + CONSTANT
     s = pick_set(sums, which, K)
-    a, b = (s[0] + ga,), ()
+    a, b = (s[0] + g,), ()
     if CONSTANT:
-        b = (s[M + 1] + gb,)
-    power = x
+        b = (sF * g + s[M + 1],)
     for k in tl.static_range(1, (M if M > N else N) + 1):
-        if k <= M:
-            a = a + (ga * power + s[k],)
-        if k <= N:
-            z = tl.abs(power) if FORM == ABS_TERMS else power
-            b = b + (gb * z + s[M + k + CONSTANT],)
-        power *= x
+        if k == M and k > N:  # the last, needed for one sum alone
+            a = a + (g * x + s[k],)
+        else:
+            g = product(g, x, NVIDIA)
+            if k <= M:
+                a = a + (s[k] + g,)
+            if k <= N:
+                b = b + ((F if FORM == ABS_TERMS and k % 2 == 0 else sF) * g + s[M + k + CONSTANT],)
     out = ()
     for i in tl.static_range(SETS):
         out = out + (a + b if i == which else pick_set(sums, i, K))

@@ -15,7 +15,7 @@ the program sweeps its tiles again, in float64 and with the powers that would ov
 (``far.py``). The same sweep takes the last elements of a FLAT tensor, fewer than 16, which no
 aligned load covers.
 
-Sums: at most 256 elements one after the other in a thread, then a tree over the threads, and in
+Sums: at most 512 elements one after the other in a thread, then a tree over the threads, and in
 float64 over the programs (``total``). No order depends on timing: the same bits every time.
 
 ``a`` holds a_0 .. a_m, ``d`` holds d_0 .. d_n: d_0 is 0 but for "offset", and d_k is |b_k| for
@@ -40,6 +40,7 @@ from padenet.kernels.gpu.formula import (
     limits,
     pick_set,
     polynomials,
+    product,
     reciprocal,
     times_sign,
 )
@@ -102,7 +103,7 @@ def forward(
                     base + offsets_of(row, column, i, place, LAYOUT, ROWS, COLS, PARTS),
                     seed, alpha, middle, minor, FORM, M, N, NOISE,
                 )  # fmt: skip
-                P, dP, A, dA = polynomials(x, u, v, FORM, M, N)
+                P, dP, A, dA = polynomials(x, u, v, FORM, M, N, False)
                 F = P * reciprocal(denominator(A, q, FORM), NVIDIA)
                 if M + N == 0:  # a constant has no x in it, and NaN must stay
                     F = tl.where(x == x, F, x)
@@ -139,9 +140,12 @@ def backward(
     FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, NOISE: tl.constexpr,
     LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
     UNIT: tl.constexpr, FAR_ROWS: tl.constexpr, FAR_COLS: tl.constexpr, BIG: tl.constexpr,
-    NVIDIA: tl.constexpr, ONE_DY: tl.constexpr, ALONE: tl.constexpr,
+    NVIDIA: tl.constexpr, ONE_DY: tl.constexpr, ALONE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """dx, and the sums of this program: for ``total``, or ALONE in its unit, da and db."""
+    """dx, and the sums of this program: for ``total``, or ALONE in its unit, da and db.
+
+    EARLY: ``total`` may be launched before the last programs are through; it waits for them.
+    """
     K: tl.constexpr = M + 1 + N + (FORM == OFFSET)
     DEEP: tl.constexpr = ROWS // 4 if LAYOUT == LANES else ROWS
     WIDE: tl.constexpr = COLS if LAYOUT == LANES else COLS // 4
@@ -183,19 +187,20 @@ def backward(
                 base + offsets_of(at, begin, i, place, LAYOUT, ROWS, COLS, PARTS),
                 seed, alpha, middle, minor, FORM, M, N, NOISE,
             )  # fmt: skip
-            P, dP, A, dA = polynomials(x, u, v, FORM, M, N)
+            P, dP, A, dA = polynomials(x, u, v, FORM, M, N, LAYOUT != LANES and NOISE == 0)
             r = reciprocal(denominator(A, q, FORM), NVIDIA)
             F = P * r
             if FORM == FREE:
                 sF = F
             else:
                 sF = times_sign(F, x if FORM == ABS_TERMS else A)
-            ga = dy * r
-            gb = (F if FORM == ABS_TERMS else sF) * ga
-            out = out + (ga * (dP - dA * sF),)
-            sums = added(sums, ga, gb, x, i % SETS, SETS, FORM, M, N)
+            g = product(dy, r, NVIDIA)
+            out = out + (g * (dP - dA * sF),)
+            sums = added(sums, g, F, sF, x, i % SETS, SETS, FORM, M, N, NVIDIA)
         put(dx_ptr, at, begin, place, out, LAYOUT, ROWS, COLS, PARTS, NVIDIA)
 
+    if EARLY and not ALONE:
+        tl.extra.cuda.gdc_launch_dependents()
     limit = limits(a, d, M, N, SETS, NOISE)
     total = reduced(sums, LAYOUT, K, SETS)
     some_far = exceeds(largest, limit, SETS)
@@ -243,10 +248,12 @@ def backward(
 def total(
     sums_ptr, b_ptr, da_ptr, db_ptr, count, chunks, width, span,
     FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, LAYOUT: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Add up one sum of one unit over the programs: ``count`` numbers, or in LANES ``chunks`` rows
     of ``span`` of ``width`` numbers each."""
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
     unit, i = tl.program_id(0), tl.program_id(1)
     column = tl.arange(0, COLS)[None, :]
     if LAYOUT == LANES:
