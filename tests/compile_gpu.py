@@ -17,7 +17,7 @@ RUNS = (1, 16, 32, 4, 4, 32), (1, 16, 32, 4, 2, 64)
 LANES = (2, 16, 32, 1, 4, 32), (2, 16, 32, 1, 2, 64)
 
 
-def build(kernel, dtype, target, **constants):
+def build(kernel, dtype, target, options, **constants):
     signature, values, attributes = {}, {}, {}
     for i, name in enumerate(kernel.arg_names):
         if name in constants:
@@ -29,7 +29,7 @@ def build(kernel, dtype, target, **constants):
         if name in ALIGNED:
             attributes[i,] = [["tt.divisibility", 16]]
     source = ASTSource(kernel, signature, values, attributes)
-    options = {"num_warps": 4, "enable_fp_fusion": True}
+    options = {"num_warps": 4, "enable_fp_fusion": True} | options
     return compile(source, target=TARGETS[target], options=options)
 
 
@@ -48,8 +48,9 @@ def build_pair(target, dtype, layout, form, m, n, noise, one_dy, alone, big):
     if not noise:
         common["seed_ptr"] = None
     batch = 4 if layout is not LANES and not noise else 1
-    build(sweeps.forward, dtype, target, BATCH=batch, **common)
-    build(sweeps.backward, dtype, target, ONE_DY=one_dy, ALONE=alone, EARLY=nvidia, **common)
+    build(sweeps.forward, dtype, target, {}, BATCH=batch, **common)
+    flags = {"ONE_DY": one_dy, "ALONE": alone, "EARLY": nvidia}
+    build(sweeps.backward, dtype, target, {}, **common, **flags)
 
 
 if __name__ == "__main__":

@@ -155,6 +155,15 @@ def test_files(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["unit.png", "unit.svg"]
 
 
+@pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
+def test_the_same_figure_is_the_same_file(tmp_path, ending, monkeypatch):
+    """Also on another day: matplotlib takes its dates from this variable."""
+    for day in "12":
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", day + "000000")
+        save(padenet.plot(padenet.PAU()), tmp_path / f"{day}.{ending}")
+    assert (tmp_path / f"1.{ending}").read_bytes() == (tmp_path / f"2.{ending}").read_bytes()
+
+
 def test_nothing_to_draw():
     with pytest.raises(ValueError, match="Linear has no Padé units"):
         padenet.plot(nn.Linear(2, 2))

@@ -60,10 +60,13 @@ def wrap(name: str, width: int = 30) -> str:
 
 
 def save(figure: "Figure", path: str | os.PathLike[str]) -> None:
-    """Write the figure in the format that the ending of ``path`` names."""
+    """Write the figure in the format that the ending of ``path`` names, without a date: the same
+    bytes each time as PNG, PDF or SVG."""
     ending = Path(path).suffix.lstrip(".").lower()
     known = sorted(figure.canvas.get_supported_filetypes())
     if ending not in known:
         raise ValueError(f"{path} names no format of a picture. Use one of: {', '.join(known)}.")
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=ending, dpi=figure.dpi)
+    dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    salt = require("matplotlib", "plots").rc_context({"svg.hashsalt": "padenet"})
+    with replacing(path) as temporary, salt:
+        figure.savefig(temporary, format=ending, dpi=figure.dpi, metadata=dates.get(ending))

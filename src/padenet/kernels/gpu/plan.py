@@ -10,7 +10,7 @@ import torch
 FLAT, RUNS, LANES = range(3)
 _THREADS = 128
 _IN_A_ROW = 512  # elements that a thread sums one after the other, at most
-_SMALL = 2**14  # elements that one program sums alone: two kernels take 5 us
+_SMALL = 2**15  # elements that one program sums alone: a second kernel is more to launch
 
 
 @dataclass(eq=False, slots=True)

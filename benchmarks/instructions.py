@@ -1,0 +1,109 @@
+"""What backward asks of an NVIDIA GPU, read in its machine code: python benchmarks/instructions.py
+
+Compiles the kernel for sm_90 as it is run, without a GPU, and prints for an element in the loop
+over the tiles: instructions; registers they read; cycles in which a scheduler could issue them. An
+instruction takes one, and one more if it reads two registers of one bank: there are two banks, of
+even and of odd registers, each of which hands over one register a cycle. A register that the
+instruction before it kept (``.reuse``) is not read again.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+import triton
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+from compile_gpu import build
+
+from padenet.kernels.gpu import sweeps
+from padenet.kernels.gpu.plan import Plan, plan_for
+
+CASES = {  # shape, order of dims in memory, groups
+    "one unit": ((2**26,), (0,), 1),
+    "8 groups": ((25216, 768), (0, 1), 8),
+    "64 groups": ((256, 64, 56, 56), (0, 1, 2, 3), 64),
+    "64 groups, channels_last": ((256, 64, 56, 56), (0, 2, 3, 1), 64),
+}
+NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
+SHAPE = ("NOISE", "LAYOUT", "ROWS", "COLS", "PARTS", "UNIT", "FAR_ROWS", "FAR_COLS", "BIG")
+
+
+def compile_backward(plan: Plan, dtype: str, registers: int) -> bytes:
+    constants = dict(zip(SHAPE, plan.shape, strict=True))
+    constants |= {"FORM": 0, "M": 5, "N": 4, "seed_ptr": None, "NVIDIA": True, "EARLY": True}
+    constants |= {"ONE_DY": False, "ALONE": plan.alone}
+    options = {"num_warps": plan.threads // 32, "maxnreg": registers}
+    code: bytes = build(sweeps.backward, dtype, "cuda", options, **constants).asm["cubin"]
+    return code
+
+
+def disassemble(code: bytes) -> list[str]:
+    tool = Path(triton.__file__).parent / "backends/nvidia/bin/nvdisasm"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(code)
+        file.flush()
+        done = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def main_loop(lines: list[str]) -> list[str]:
+    """The instructions from a label to a jump back to it: those with the most multiply-adds."""
+    instructions: list[str] = []
+    labels: dict[str, int] = {}
+    loops: list[list[str]] = []
+    for line in lines:
+        if label := re.match(r"\s*(\.L_x_\d+):", line):
+            labels[label[1]] = len(instructions)
+        elif found := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(.*?);", line):
+            instructions.append(re.sub(r"^@!?U?P\w+ ", "", found[1].strip()))
+            back = re.search(r"BRA.*(\.L_x_\d+)", found[1])
+            if back and back[1] in labels:
+                loops.append(instructions[labels[back[1]] :])
+    return max(loops, key=lambda loop: sum("FFMA" in i for i in loop))
+
+
+def reads(instructions: list[str]) -> Iterator[tuple[int, int]]:
+    """Registers that each instruction reads, of the even and of the odd bank."""
+    kept: dict[int, str] = {}
+    for instruction in instructions:
+        name, _, rest = instruction.partition(" ")
+        sources = rest.split(",")[0 if name.startswith(("ST", "BRA")) else 1 :]
+        found = {i: m[1] for i, s in enumerate(sources) if (m := re.search(r"\bR(\d+)", s))}
+        fresh = {int(r) for i, r in found.items() if kept.get(i) != r}
+        yield sum(r % 2 == 0 for r in fresh), sum(r % 2 for r in fresh)
+        kept = {i: r for i, r in found.items() if ".reuse" in sources[i]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--registers", type=int, nargs="+", help="instead of the plan's")
+    parser.add_argument("--kinds", action="store_true", help="also how many there are of each")
+    args = parser.parse_args()
+    print("| backward | registers | instructions | registers read | cycles |")
+    print("|---|---:|---:|---:|---:|")
+    for case, (shape, order, groups) in CASES.items():
+        for dtype, name in NAMES.items():
+            cpu = torch.device("cpu")
+            plan = plan_for("backward", cpu, dtype, torch.Size(shape), order, groups, 1, False)
+            for registers in args.registers or [plan.registers]:
+                loop = main_loop(disassemble(compile_backward(plan, name, registers)))
+                banks = list(reads(loop))
+                elements = 4 * (4 // dtype.itemsize)
+                numbers = len(loop), sum(map(sum, banks)), sum(max(1, *b) for b in banks)
+                cells = " | ".join(f"{n / elements:.1f}" for n in numbers)
+                print(f"| {case}, {name} | {registers} | {cells} |", flush=True)
+                if args.kinds:
+                    kinds = Counter(i.split()[0].split(".")[0] for i in loop)
+                    print("  ", " ".join(f"{k} {v}" for k, v in kinds.most_common()))
+    print(f"\nCompiled by Triton {triton.__version__}.")
+
+
+if __name__ == "__main__":
+    main()
