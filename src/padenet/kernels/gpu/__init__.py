@@ -10,6 +10,7 @@ Contract
 Nothing here waits for the device, so all of it can be captured in a CUDA graph.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -69,7 +70,7 @@ def forward(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> 
         return y.copy_(forward(x.contiguous(), a, b, key, spec))
     if plan.programs:
         a, b = a.contiguous(), b.contiguous()
-        _launch(plan, (x, y, a, b), (x, a, b), a, b, key, spec, plan.batch)
+        _launch(plan, (x, y, a, b), a, b, key, spec, plan.batch)
     return y
 
 
@@ -99,7 +100,7 @@ def backward(
         count = a.size(-1) + b.size(-1)
         sums = torch.empty(count * plan.slots, dtype=torch.float64, device=x.device)
     tensors = dy, x, dx, a, b, sums, da, db
-    _launch(plan, tensors, (dy, x, a, b), a, b, key, spec, one_number, plan.alone, _early())
+    _launch(plan, tensors, a, b, key, spec, one_number, plan.alone, _early())
     if not plan.alone:
         _launch_total(plan, groups, (sums, b, da, db), a, b, spec)
     return dx, da, db
@@ -112,7 +113,6 @@ def _groups(a: Tensor) -> int:
 def _launch(
     plan: Plan,
     tensors: tuple[Tensor, ...],
-    given: tuple[Tensor, ...],  # those of them that may lie anywhere: the rest is fresh
     a: Tensor,
     b: Tensor,
     key: Tensor | None,
@@ -123,14 +123,17 @@ def _launch(
     seed, seed_ptr = 0, None
     if key is not None:
         seed, seed_ptr = (int(key), None) if key.is_cpu else (0, key)
-    unaligned = [t.data_ptr() % 16 != 0 for t in given]
     m, n = a.size(-1) - 1, b.size(-1) - (form == "offset")
-    variant = form, m, n, a.dtype, *unaligned, seed_ptr is None, flags
-    found = plan.ready.get(variant)
-    constants = found[1] if found else (_FORMS[form], m, n, *plan.shape, _on_nvidia(), *flags)
-    args = (*tensors, seed_ptr, seed, q, alpha, *plan.numbers, *constants)
-    kernel = _run(found and found[0], plan.kernel, plan, (plan.programs, 1, 1), args)
-    if not found:
+    pointers = [t.data_ptr() for t in tensors]
+    variant = form, m, n, a.dtype, *[p % 16 == 0 for p in pointers], seed_ptr is None, flags
+    kernel, constants = plan.ready.get(variant) or (None, None)
+    constants = constants or (_FORMS[form], m, n, *plan.shape, _on_nvidia(), *flags)
+    numbers = seed_ptr, seed, q, alpha, *plan.numbers, *constants
+    if kernel:  # a compiled one takes addresses, and need not ask the tensors for them
+        with _on(plan.device):
+            kernel(*pointers, *numbers)
+    else:
+        kernel = _compile(plan.kernel, plan, (plan.programs, 1, 1), (*tensors, *numbers))
         plan.ready[variant] = kernel, constants
 
 
@@ -138,44 +141,40 @@ def _launch_total(
     plan: Plan, groups: int, tensors: tuple[Tensor, ...], a: Tensor, b: Tensor, spec: Spec
 ) -> None:
     variant = "total", spec.form, a.shape, b.shape, a.dtype
-    found = plan.ready.get(variant)
-    if found:
-        constants = found[1]
-    else:
-        layout, parts, unit = plan.shape[1], plan.shape[4], plan.shape[5]
-        width, span = plan.numbers[4] * unit * parts, plan.numbers[5]
-        columns = min(power_of_two(span), 1024) if layout == LANES else 1024
-        constant = spec.form == "offset"
-        constants = (
-            plan.slots // groups, plan.slots // width if layout == LANES else 1, width, span,
-            _FORMS[spec.form], a.size(-1) - 1, b.size(-1) - constant, layout,
-            1024 // columns, columns, _early(),
-        )  # fmt: skip
+    kernel, constants = plan.ready.get(variant) or (None, ())
+    if kernel:
+        with _on(plan.device):
+            return kernel(*[t.data_ptr() for t in tensors], *constants)
+    layout, parts, unit = plan.shape[1], plan.shape[4], plan.shape[5]
+    width, span = plan.numbers[4] * unit * parts, plan.numbers[5]
+    columns = min(power_of_two(span), 1024) if layout == LANES else 1024
+    constants = (
+        plan.slots // groups, plan.slots // width if layout == LANES else 1, width, span,
+        _FORMS[spec.form], a.size(-1) - 1, b.size(-1) - (spec.form == "offset"), layout,
+        1024 // columns, columns, _early(),
+    )  # fmt: skip
     grid = groups, a.size(-1) + b.size(-1), 1
-    kernel = _run(found and found[0], "total", plan, grid, (*tensors, *constants))
-    if not found:
-        plan.ready[variant] = kernel, constants
+    plan.ready[variant] = _compile("total", plan, grid, (*tensors, *constants)), constants
 
 
-def _run(
-    kernel: Any, name: str, plan: Plan, grid: tuple[int, int, int], args: tuple[Any, ...]
-) -> Any:
-    """Launch on the current stream of the device, and return the compiled kernel for the next time:
-    asking Triton for it again takes longer than all the rest."""
-    device = plan.device
-    if _several_gpus() and device.index != torch.cuda.current_device():
-        with torch.cuda.device(device):
-            return _run(kernel, name, plan, grid, args)
-    if kernel is not None:
-        kernel(*args)
-        return kernel
+def _compile(name: str, plan: Plan, grid: tuple[int, int, int], args: tuple[Any, ...]) -> Any:
+    """Launch through Triton, and return the compiled kernel for the next time: asking Triton for it
+    again takes longer than all the rest. None in the interpreter, which compiles nothing."""
     options = {"num_warps": plan.threads // 32, "enable_fp_fusion": True}
     if name == "total":
         options |= {"launch_pdl": True} if _early() else {}
     elif _on_nvidia():
         options["maxnreg"] = plan.registers
-    compiled = getattr(_find()[0], name)[grid](*args, **options)
-    return None if compiled is None else compiled[grid]  # the interpreter compiles nothing
+    with _on(plan.device):
+        compiled = getattr(_find()[0], name)[grid](*args, **options)
+    return None if compiled is None else compiled[grid]
+
+
+def _on(device: torch.device) -> AbstractContextManager[Any]:
+    """Kernels go to the current stream of the current device: make it that of the tensors."""
+    if _several_gpus() and device.index != torch.cuda.current_device():
+        return torch.cuda.device(device)
+    return nullcontext()
 
 
 @cache
