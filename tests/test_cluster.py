@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from small_runs import numbers_of, small, trainers, wait_for
 
-from padenet.experiments.cluster import check_reachable, choose_device, run_on_ray
+from padenet.experiments import cluster
+from padenet.experiments.cluster import check_reachable, check_share, choose_device, run_on_ray
+from padenet.experiments.outcome import Outcome
 from padenet.experiments.run import Place, train
+from padenet.experiments.store import RunDirectory
 
 
 def test_choose_device():
@@ -22,6 +25,70 @@ def test_choose_device():
         choose_device("cuda", {"CPU": 4})
     with pytest.raises(ValueError, match=r"device='cuda:1', but Ray chooses the GPU"):
         choose_device("cuda:1", {"GPU": 2})
+
+
+def test_a_run_that_fits_no_machine_is_refused():
+    small, large, with_gpu = {"CPU": 2.0}, {"CPU": 8.0}, {"CPU": 4.0, "GPU": 1.0}
+    check_share({"num_cpus": 8, "num_gpus": 0}, [small, large, with_gpu])
+    check_share({"num_cpus": 4, "num_gpus": 0.5}, [small, large, with_gpu])
+    with pytest.raises(ValueError, match=r"asks for 64 CPU cores, and no machine .* more than 8\."):
+        check_share({"num_cpus": 64, "num_gpus": 0}, [small, large])
+    with pytest.raises(ValueError, match=r"more than 4 beside a GPU\. Give fewer --threads"):
+        check_share({"num_cpus": 8, "num_gpus": 0.5}, [large, with_gpu])
+
+
+class SlowRay:
+    """A cluster that has begun one run at the deadline, and keeps the others waiting for ever."""
+
+    exceptions = type("exceptions", (), {"RayError": RuntimeError})
+
+    def __init__(self):
+        self.cancelled, self.closed = [], False
+
+    def cluster_resources(self):
+        return {"CPU": 1.0}
+
+    def nodes(self):
+        return [{"Alive": True, "Resources": self.cluster_resources()}]
+
+    def remote(self, **options):
+        return lambda work: type("Task", (), {"remote": staticmethod(self.start)})
+
+    def start(self, config, out, place, threads):
+        if config.seed == 0:
+            RunDirectory(out / config.name).claim(config)
+            (out / config.name / ".lock").touch()
+        return config
+
+    def wait(self, tasks, timeout):
+        if timeout is not None:
+            time.sleep(timeout)
+            return [], tasks
+        assert [t.seed for t in tasks] == [0]  # or it would hang
+        return tasks, []
+
+    def get(self, task):
+        return Outcome(task, "unfinished")
+
+    def cancel(self, task):
+        self.cancelled.append(task.seed)
+
+    def shutdown(self):
+        self.closed = True
+
+
+def test_the_deadline_ends_what_waits_for_the_cluster(tmp_path, monkeypatch):
+    ray, outcomes = SlowRay(), []
+    monkeypatch.setattr(cluster, "connect", lambda address, cores: ray)
+    runs = [small(seed=s) for s in range(3)]
+    place = Place(device="cpu", deadline=time.time() + 0.2)
+    run_on_ray(runs, tmp_path, place, 1, "local", threads=1, report=outcomes.append)
+    assert time.time() < place.deadline + 5
+    assert (ray.cancelled, ray.closed) == ([1, 2], True)
+    assert outcomes == [Outcome(runs[0], "unfinished")]
+    monkeypatch.delattr(cluster, "connect")  # after the deadline no cluster is even looked for
+    run_on_ray(runs, tmp_path, place, 1, "local", report=outcomes.append)
+    assert len(outcomes) == 1
 
 
 @pytest.mark.parametrize("form", ["{}", "ray://{}", "auto"])

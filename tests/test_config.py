@@ -7,8 +7,9 @@ from dataclasses import asdict, fields
 
 import pytest
 
+from padenet.cli import main
 from padenet.experiments import recipes
-from padenet.experiments.config import Config
+from padenet.experiments.config import Config, check_read
 
 NAN, INF = float("nan"), float("inf")
 WRONG = {
@@ -135,3 +136,34 @@ def test_the_papers_protocols():
 def test_an_unknown_protocol():
     with pytest.raises(ValueError, match="Did you mean 'mnist-adam'"):
         recipes.find_protocol("mnist-adm")
+
+
+def test_a_name_must_fit_a_directory():
+    assert len(Config(label="x" * 235).name) == 255
+    for label in ("x" * 236, "ä" * 118):
+        with pytest.raises(ValueError, match=rf"label='{label}' .* 256 bytes .* shorter"):
+            Config(label=label)
+
+
+@pytest.mark.parametrize(
+    "command, says",
+    [
+        (["--activation", "relu", "--alpha", "0.5"], "alpha=0.5 .* for activation rpau, not relu"),
+        (["--activation", "pau", "--alpha", "0.5"], "alpha=0.5 .* for activation rpau, not pau"),
+        (["--activation", "elu", "--coefficient-floor", "0.2"], "floor=0.2 .* pau and rpau, not"),
+        (["--optimizer", "adam", "--momentum", "0.9"], "momentum=0.9 .* for optimizer sgd, not"),
+    ],
+)
+def test_a_value_that_no_run_reads_is_refused(tmp_path, capsys, command, says):
+    assert main(["train", *command, "--out", str(tmp_path / "out")]) == 2
+    assert re.search(f"{says}.*Leave it out", capsys.readouterr().err)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_value_that_some_run_reads_is_taken():
+    relu, pau = Config(activation="relu"), Config(activation="pau")
+    check_read([relu, pau], {"coefficient_floor": 0.2, "lr": 0.1})
+    check_read([relu], {"coefficient_floor": None, "alpha": 0.01})  # as without them
+    with pytest.raises(ValueError, match="form='free' has no effect"):
+        check_read([relu], {"form": "free"})
+    assert Config(activation="relu", coefficient_floor=0.1).coefficient_floor == 0.1

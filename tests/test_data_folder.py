@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from padenet.experiments import data
+from padenet.experiments.batches import make_batches
 from padenet.experiments.data import Draw, EpochSampler, ImageFolder, epoch_order
 from padenet.experiments.data.folder import random_box
+from padenet.experiments.ranks import Ranks
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -201,3 +203,23 @@ def test_the_sampler_follows_the_order():
     assert list(sampler) == [Draw(7, 3, i) for i in expected] and len(sampler) == 5
     test = EpochSampler(11, rank=0, world=2, train=False)
     assert [draw.image for draw in test] == [0, 2, 4, 6, 8, 10] and len(test) == 6
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_a_worker_cannot_decode_is_one_line(imagenet, workers):
+    path = imagenet / "imagenet/val/dog/01.png"
+    path.write_bytes(path.read_bytes()[:300])
+    _, test = make_batches(
+        data.load("imagenet", imagenet),
+        torch.device("cpu"),
+        seed=0,
+        batch_size=2,
+        ranks=Ranks(),
+        workers=workers,
+    )
+    with pytest.raises(ValueError, match="cannot be decoded") as error:
+        list(test.tickets(0))
+    said = str(error.value)
+    assert said.startswith(f"{path}: cannot be decoded (") and said.endswith("or delete it.")
+    assert "\n" not in said

@@ -9,6 +9,7 @@ import socket
 import tarfile
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -303,3 +304,18 @@ def test_the_command_line(source, tmp_path, monkeypatch, capsys, terminal):
     assert "FashionMNIST/raw; padenet data fetch fashion-mnist" in rows["fashion-mnist"]
     assert rows["cifar10"].split()[1] == "incomplete" and "no data_batch_1" in rows["cifar10"]
     assert rows["digits"].split()[1] == "present" and rows["imagenet"].split()[1] == "absent"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_is_named(source, tmp_path):
+    part = tmp_path / "mnist" / f"{IDX_FILES[0]}.gz.part"
+    part.parent.mkdir()
+    part.symlink_to("/dev/full")
+    with pytest.raises(OSError, match=r"gz\.part cannot be written \(No space left .*Make room"):
+        fetch(source("good"), tmp_path)
+
+
+def test_a_file_in_the_place_of_the_directory(source, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=r"mnist cannot be written \(Not a directory\).*another dir"):
+        fetch(source("good"), tmp_path / "file")

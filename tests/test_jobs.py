@@ -12,8 +12,9 @@ import pytest
 import torch
 from small_runs import numbers_of, small, trainers, wait_for
 
-from padenet.experiments.jobs import attempt, in_processes, run_all
+from padenet.experiments.jobs import attempt, in_processes, record_death, run_all, taken_up
 from padenet.experiments.run import Place, train
+from padenet.experiments.store import RunDirectory
 from padenet.experiments.turns import in_turns
 
 HERE = Path(__file__).parent
@@ -79,6 +80,29 @@ def test_attempt_says_how_it_ended(tmp_path):
     assert other.state == "failed" and "another config: epochs is 1 there and 2 here" in str(other)
     wild = attempt(small("prelu", optimizer="sgd", lr=1e30), tmp_path, CPU)
     assert wild.state == "diverged" and "not finite" in str(wild)
+
+
+def test_a_death_is_recorded_even_before_the_directory_is_there(tmp_path):
+    config = small()
+    outcome = record_death(config, tmp_path / "out", "gone")
+    assert (outcome.state, outcome.reason) == ("failed", "ChildProcessError: gone")
+    run = RunDirectory(tmp_path / "out" / config.name).read()
+    assert (run.config, run.failure) == (config, "ChildProcessError: gone")
+    other = RunDirectory(tmp_path / "other" / config.name)
+    other.claim(small(epochs=7))
+    other.write_metrics([])
+    assert record_death(config, tmp_path / "other", "gone") == outcome
+    assert other.failure() == ""  # it is not that run's
+
+
+def test_taken_up(tmp_path):
+    config, directory = small(), RunDirectory(tmp_path / small().name)
+    assert not taken_up(config, tmp_path, 0)
+    directory.claim(config)
+    with directory.locked():
+        pass
+    os.utime(directory.path / ".lock", (100, 100))
+    assert taken_up(config, tmp_path, 100) and not taken_up(config, tmp_path, 101)
 
 
 def test_jobs_must_be_positive(tmp_path):

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from padenet.baselines import penalty
 from padenet.experiments.config import Config
 from padenet.experiments.data import load, normalise
-from padenet.experiments.learner import Learner, build_net, make_optimizer
+from padenet.experiments.learner import Learner, build_net
+from padenet.experiments.optimizer import make_optimizer
 from padenet.registry import find_activations
 
 CPU = torch.device("cpu")

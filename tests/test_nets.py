@@ -259,6 +259,8 @@ WRONG = [
         lambda: build("lenet", "relu")(torch.ones(2, 3, 32, 32)),
         r"got x of shape \(2, 3, 32, 32\). Build the net with in_channels=3",
     ),
+    (lambda: build("lenet", "relu", classes=0), "classes=0 must be at least 1"),
+    (lambda: build("vgg8", "relu", in_channels=-1), "in_channels=-1 must be at least 1"),
     (lambda: build("vgg8", "relu")(torch.ones(3, 32, 32)), r"\(3, 32, 32\). Pad or resize"),
     (
         lambda: build("mobilenetv2-imagenet", "relu")(torch.ones(1, 1, 64, 64)),

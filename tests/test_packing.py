@@ -1,5 +1,7 @@
 """Merging recorded runs: each once, finished before unfinished, conflicts named; and back."""
 
+import gzip
+import json
 from dataclasses import replace
 
 import pytest
@@ -8,7 +10,7 @@ from runs import make_run
 from padenet.cli import main
 from padenet.experiments.config import Config
 from padenet.experiments.packing import pack_runs, read_sources, unpack_runs
-from padenet.experiments.store import Run, RunDirectory, pack, read_runs
+from padenet.experiments.store import InUse, Run, RunDirectory, pack, read_runs
 
 
 @pytest.fixture
@@ -99,6 +101,27 @@ def test_unpacking_over_runs(tmp_path):
         assert here.read() == Run(whole.config, whole.metrics, whole.result)
 
 
+def test_unpacking_over_a_run_that_can_go_on(tmp_path):
+    """Its own beginning stays, however long the other; a finished record replaces all of it."""
+    begun, longer = (make_run(status="unfinished", stop=stop) for stop in (1, 5))
+    here = RunDirectory(tmp_path / "runs" / begun.config.name)
+    here.claim(begun.config)
+    here.write_metrics(begun.metrics)
+    here.write_checkpoint({"epoch": 1})
+    here.write_failure("OSError: full")
+    pack([longer], tmp_path / "longer.jsonl.gz")
+    unpack_runs(tmp_path / "longer.jsonl.gz", tmp_path / "runs")
+    assert here.read() == replace(begun, failure="OSError: full")
+    assert here.checkpoint_file.exists()
+    pack([make_run()], tmp_path / "whole.jsonl.gz")
+    with here.locked(), pytest.raises(InUse, match=r"-pau-s0 is in use"):
+        unpack_runs(tmp_path / "whole.jsonl.gz", tmp_path / "runs")
+    assert here.checkpoint_file.exists()
+    unpack_runs(tmp_path / "whole.jsonl.gz", tmp_path / "runs")
+    assert here.read() == make_run()
+    assert not here.checkpoint_file.exists() and not here.failure_file.exists()
+
+
 def test_errors_of_the_command(sources, tmp_path, capsys):
     assert main(["pack", "--unpack", str(sources[0]), str(tmp_path / "x"), "more"]) == 2
     assert "was also given more" in capsys.readouterr().err
@@ -108,15 +131,58 @@ def test_errors_of_the_command(sources, tmp_path, capsys):
     assert "none is neither" in capsys.readouterr().err
 
 
-def test_why_a_run_stopped_and_what_was_pruned_travel_too(tmp_path):
+def test_why_a_run_stopped_and_what_was_pruned_travel_too(tmp_path, capsys):
     begun = make_run(status="unfinished")
     run = replace(begun, failure="OSError: full", pruning='{"fraction": 20}')
     pack([run], tmp_path / "runs.jsonl.gz")
     (back,) = read_runs(tmp_path / "runs.jsonl.gz")
     assert (back.failure, back.pruning) == (run.failure, run.pruning)
     unpack_runs(tmp_path / "runs.jsonl.gz", tmp_path / "out")
-    directory = RunDirectory(tmp_path / "out" / run.config.name)
-    assert directory.read().pruning == run.pruning
+    assert RunDirectory(tmp_path / "out" / run.config.name).read() == run
+    assert main(["pack", str(tmp_path / "out"), str(tmp_path / "again.jsonl.gz")]) == 0
+    assert "1 run: 1 failed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ({"metrics": 5}, "metrics is a int, not a list"),
+        ({"metrics": [{}]}, "without epoch, test_accuracy, seconds"),
+        ({"metrics": ["x"]}, "a str, not an object"),
+        ({"result": {}}, "without status, reason, epochs"),
+        ({"config": {"name": "x"}}, "unknown field of a run 'name'"),
+        ({"config": None}, "a NoneType, not an object"),
+    ],
+)
+def test_a_line_that_is_no_run_is_named(tmp_path, change, reason):
+    good = {"config": {}, "metrics": [], "result": None}
+    lines = [json.dumps(record) for record in (good, good | change)]
+    (tmp_path / "runs.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    with pytest.raises(
+        ValueError, match=rf"runs\.gz, line 2 is not .* \({reason}.*Put back a copy"
+    ):
+        read_runs(tmp_path / "runs.gz")
+
+
+def test_files_that_are_no_records_are_named(tmp_path):
+    (tmp_path / "empty.gz").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"empty\.gz holds no runs: the file is empty\."):
+        read_runs(tmp_path / "empty.gz")
+    run = make_run(status="unfinished")
+    directory = RunDirectory(tmp_path / "runs" / "one")
+    directory.claim(run.config)
+    directory.failure_file.write_text("{}")
+    with pytest.raises(ValueError, match=r"failure\.json is not .* \(without reason\)"):
+        read_runs(tmp_path / "runs")
+    directory.failure_file.unlink()
+    directory.metrics_file.write_text('{"epoch": 0}\n')
+    with pytest.raises(
+        ValueError, match=r"metrics\.jsonl, line 1 .*without test_accuracy, seconds"
+    ):
+        read_runs(tmp_path / "runs")
+    directory.config_file.write_text('{"name": "another tool"}')
+    with pytest.raises(ValueError, match=r"one/config\.json is not the record of a run .*'name'"):
+        read_runs(tmp_path / "runs")
 
 
 def test_a_name_cannot_lead_out_of_the_folder():

@@ -1,8 +1,7 @@
 """What would go wrong later is refused at once: layers not called, outputs not compared, names."""
 
-import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -169,9 +168,8 @@ def test_outputs_of_all_kinds_are_compared(wrap, dtype):
         (lambda y: SimpleNamespace(logits=y), "is or holds a SimpleNamespace"),
         (lambda y: (y, {y}), "is or holds a set"),
         (lambda y: Output(y, SimpleNamespace(hidden=y)), "is or holds a SimpleNamespace"),
-        (lambda y: y.sum().item(), "holds no finite floats"),
-        (lambda y: y[:, :0].flatten(1), "holds no finite floats"),
-        (lambda y: y * math.nan, "holds no finite floats"),
+        (lambda y: y.sum().item(), "holds no floats"),
+        (lambda y: y[:, :0].flatten(1), "holds no floats"),
     ],
 )
 def test_outputs_that_cannot_be_compared_are_refused(wrap, what):
@@ -258,30 +256,6 @@ def test_all_real_numbers_are_fractions(fraction, tmp_path):
     assert len(pruning.filters["stem"].places) == 6 and pruning.steps == (30,)
     pruning.save(tmp_path / "pruning.json")
     assert padenet.Pruning.load(tmp_path / "pruning.json") == pruning
-
-
-def test_a_damaged_pruning_names_the_layer():
-    model = Mixed()
-    _, pruning = padenet.prune(model, 30, example=X)
-    cut = pruning.cuts["left"]
-    for places in ((0, 99), (-1, 2), ()):
-        outputs = cut.outputs._replace(places=places)
-        damaged = replace(pruning, cuts={**pruning.cuts, "left": cut._replace(outputs=outputs)})
-        with pytest.raises(ValueError, match=r"left: the pruning keeps the outputs .* of 5"):
-            padenet.apply_pruning(model, damaged)
-    with pytest.raises(TypeError, match=r"pruning='pruning.json' must .*Pruning\.load"):
-        padenet.apply_pruning(model, "pruning.json")
-
-
-def test_steps_are_kept_where_they_are_known():
-    first, begun = padenet.prune(Mixed(), 20, example=X)
-    _, further = padenet.prune(first, 60, example=X, after=begun)
-    assert begun.steps == (20,) and further.steps == (20, 60)
-    text = json.loads(begun.to_json())
-    del text["steps"]
-    old = padenet.Pruning.from_json(json.dumps(text))
-    assert old == replace(begun, steps=())
-    assert padenet.prune(first, 60, example=X, after=old)[1].steps == ()
 
 
 def test_a_model_pruned_in_inference_mode_can_be_trained():

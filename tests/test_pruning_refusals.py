@@ -93,6 +93,85 @@ def test_bad_input_is_refused():
         padenet.prune(model, 30, example=X)
 
 
+@pytest.mark.parametrize(
+    "width, fraction, smallest",
+    [(6, 0.6, 16.67), (120, 0.6, 0.84), (8, 12.49, 12.5), (3, 33, 33.34)],
+)
+def test_a_fraction_by_which_nothing_goes_is_refused(width, fraction, smallest):
+    model = nn.Sequential(nn.Conv2d(3, width, 1), nn.Flatten(), nn.Linear(64 * width, 2))
+    what = rf"fraction={fraction} removes no filter: it is in percent .* does is {smallest}\."
+    with pytest.raises(ValueError, match=what):
+        padenet.prune(model, fraction, example=X)
+    pruned, _ = padenet.prune(model, smallest, example=X)
+    assert pruned[0].out_channels == width - 1
+
+
+def test_one_filter_each_is_the_end():
+    unit = padenet.baselines.Maxout()
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), unit, nn.Flatten(), nn.Linear(128, 2))
+    pruned, pruning = padenet.prune(model, 50, example=X)
+    assert pruned[0].out_channels == 2
+    with pytest.raises(ValueError, match="no filter can go: each convolution has one, or some"):
+        padenet.prune(pruned, 99, example=X, after=pruning)
+
+
+def test_a_model_without_numbers_or_shapes_is_refused():
+    with pytest.raises(ValueError, match=r"stem\.weight is on the meta device.* Load the weights"):
+        padenet.prune(Mixed().to("meta"), 50, example=X)
+    with pytest.raises(ValueError, match=r"fc\.weight is lazy and has no shape yet\. Run"):
+        padenet.prune(Function(F.relu), 50, example=X)
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Flatten(), nn.Linear(256, 2))
+    model[0].seen = model[0](X)
+    with pytest.raises(ValueError, match=r"^0\.seen is a tensor that autograd follows.* None"):
+        padenet.prune(model, 50, example=X)
+    model[0].seen = model[0].seen.detach()
+    assert padenet.prune(model, 50, example=X)[0][0].out_channels == 2
+
+
+def test_an_output_of_nan_is_not_a_matter_of_types():
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Flatten(), nn.Linear(256, 2))
+    nn.init.constant_(model[2].bias, float("nan"))
+    with pytest.raises(ValueError, match="output of Sequential for the example is NaN or infinite"):
+        padenet.prune(model, 50, example=X)
+
+
+def test_a_model_that_is_a_convolution_has_a_name():
+    with pytest.raises(ValueError, match=r"left to prune\. the model itself: its filters are the"):
+        padenet.prune(nn.Conv2d(3, 4, 1), 50, example=X)
+
+
+def test_a_forward_that_reads_a_layer_before_a_sum_is_refused():
+    class Reads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.fc = nn.Conv2d(3, 4, 1), nn.Conv2d(3, 4, 1), nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.fc((self.a(x.to(self.b.weight.dtype)) + self.b(x)).mean((2, 3)))
+
+    with pytest.raises(ValueError, match=r"no attribute 'weight'\. A layer before a sum becomes"):
+        padenet.prune(Reads(), 50, example=X)
+
+
+def test_complex_weights_go_by_their_absolute_values():
+    class Complex(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 1, bias=False, dtype=torch.complex64)
+            self.fc = nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.fc(self.conv(x + 0j).abs().mean((2, 3)))
+
+    model = Complex()
+    with torch.no_grad():
+        model.conv.weight.copy_(torch.tensor([5j, 1, 2, 3j]).reshape(4, 1, 1, 1).expand(4, 3, 1, 1))
+    _, pruning = padenet.prune(model, 50, example=X)
+    assert pruning.filters["conv"].places == (0, 3)
+    with pytest.raises(ValueError, match="conv has complex weights, whose sums have no order"):
+        padenet.prune(model, 50, example=X, criterion="sum")
+
+
 def test_a_forward_with_a_fixed_number_of_channels_is_refused():
     model = Function(lambda x: x.view(-1, 256))
     model(X)

@@ -1,6 +1,7 @@
 """A run shared by two processes under torchrun."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,15 @@ OPTIONS = {
     **{"activation": "pau", "epochs": 2, "batch_size": 64, "optimizer": "sgd", "lr": 0.05},
     "coefficient_floor": 0.1,
 }
+ENVIRONMENT = {
+    **os.environ,
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": str(Path(padenet.__file__).parents[1]),
+}
+NEEDS_GLOO = pytest.mark.skipif(
+    not (dist.is_available() and dist.is_gloo_available()), reason="torch without gloo"
+)
+NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="the processes would need a GPU each")
 
 
 def torchrun(out, *more):
@@ -30,18 +40,12 @@ def torchrun(out, *more):
         [sys.executable, *launch, "-m", "padenet", "train", *options, "--out", str(out), *more],
         capture_output=True,
         text=True,
-        env={
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(Path(padenet.__file__).parents[1]),
-        },
+        env=ENVIRONMENT,
     )
 
 
-@pytest.mark.skipif(
-    not (dist.is_available() and dist.is_gloo_available()), reason="torch without gloo"
-)
-@pytest.mark.skipif(torch.cuda.is_available(), reason="the processes would need a GPU each")
+@NEEDS_GLOO
+@NO_GPU
 def test_two_processes_train_as_one(tmp_path):
     """Each takes half of every batch, so the mean gradient is that of the whole batch."""
     run = torchrun(tmp_path)
@@ -88,3 +92,48 @@ def test_alone_without_torchrun(monkeypatch):
     with join_ranks() as ranks:
         assert ranks == Ranks() and ranks.leads
         ranks.wait()
+
+
+@pytest.mark.parametrize(
+    "variables, says",
+    [
+        (
+            {"WORLD_SIZE": "2"},
+            "not RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT. Start with torchrun",
+        ),
+        ({"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}, "not MASTER_ADDR, MASTER_PORT"),
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE='two' .* no number of processes.*unset WORLD_SIZE"),
+    ],
+)
+def test_variables_that_torchrun_did_not_set(monkeypatch, variables, says):
+    for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=says), join_ranks():
+        pass
+
+
+@NEEDS_GLOO
+@NO_GPU
+def test_one_says_why_and_the_others_leave_quietly(tmp_path):
+    """Two processes without torchrun, which would end the second before it notices."""
+    train(Config(**OPTIONS), tmp_path / "digits-lenet-pau-s0")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    command = [sys.executable, "-m", "padenet", "train", "--out", str(tmp_path), "--lr", "0.5"]
+    processes = [
+        subprocess.Popen(
+            command,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**ENVIRONMENT, **place, "RANK": str(i), "LOCAL_RANK": str(i)},
+        )
+        for i in range(2)
+    ]
+    said = [p.communicate(timeout=60)[1] for p in processes]
+    assert [p.returncode for p in processes] == [2, 2]
+    assert "holds a run with another config" in said[0] and said[0].count("\n") == 1
+    assert "Traceback" not in said[1] and "padenet" not in said[1]

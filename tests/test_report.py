@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from runs import entries, lost, make_run, seeds, table2
@@ -20,7 +21,7 @@ from padenet.experiments.report.paper import paper_cell
 from padenet.experiments.report.results import mark_best, results_tables
 from padenet.experiments.report.table import Column, Entry, Table
 from padenet.experiments.report.units import plot_coefficients, plot_units, shown_run
-from padenet.experiments.store import Run, pack
+from padenet.experiments.store import RESULT, Run, pack
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,19 @@ def test_lost_seeds_are_shown_and_not_averaged():
         ["fashion-mnist-lenet-pau-s2", "diverged", "0 of 2"],
     ]
     assert facts(runs)["runs"] == "9 runs: 7 done, 1 diverged, 1 unfinished"
+
+
+def test_facts_say_what_older_runs_did_not_record():
+    def made(seed, **machine):
+        run = make_run(seed=seed)
+        return replace(run, result=run.result | {"machine": {"torch": "2.13.0", **machine}})
+
+    runs = [made(0, compile=True, commit=""), made(1), made(2, compile=True, commit="")]
+    found = facts(runs)
+    assert (found["torch"], found["compile"]) == ("2.13.0", "True (2), not recorded (1)")
+    assert "commit" not in found  # installed, not in a source tree: it has none
+    runs += [made(3, compile=False), made(4)]
+    assert facts(runs)["compile"] == "True (2), False (1), not recorded (2)"
 
 
 def test_all_seeds_lost_and_cells_that_are_not_there():
@@ -236,7 +250,7 @@ def test_whole_report(tmp_path):
     runs = table2(epochs=4, datasets=["mnist"], activations=["relu", "swish", "pau", "rpau"])
     pack([r for r in runs if r.config.net == "vgg"], tmp_path / "runs.jsonl.gz")
     out = tmp_path / "report"
-    command = ["report", str(tmp_path / "runs.jsonl.gz"), "--out", str(out), "--title", "T & U"]
+    command = ["report", str(tmp_path / "runs.jsonl.gz"), "--out", str(out), "--title", "T & <b>U|"]
     assert main(command) == 0
     written = sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file())
     tables = ["differences", "lost", "results-mnist", "settings", "wins"]
@@ -248,7 +262,9 @@ def test_whole_report(tmp_path):
         + [f"tables/{n}.{e}" for n in tables for e in ("csv", "md", "tex")]
     )
     text = (out / "report.md").read_text(encoding="utf-8")
-    assert text.startswith("# T & U\n\n20 runs: 17 done, 1 diverged, 1 failed, 1 unfinished.")
+    assert text.startswith(
+        "# T & \\<b>U\\|\n\n20 runs: 17 done, 1 diverged, 1 failed, 1 unfinished."
+    )
     for wanted in ("NVIDIA H200", "2.13.0", "5e6f8ce", "mnist-vgg-pau-s3", "4/5 seeds; 1 diverged"):
         assert wanted in text
     assert all(f"]({f})" in text for f in written if f.startswith("figures"))
@@ -265,7 +281,7 @@ def test_whole_report(tmp_path):
             make_run(status="diverged", stop=0),
             make_run(activation="gelu", status="unfinished", stop=0),
         ],
-        [Run(make_run().config, [], {"status": "failed", "reason": "out of | memory"})],
+        [Run(make_run().config, [], dict.fromkeys(RESULT) | {"status": "failed", "reason": "a|b"})],
     ],
     ids=["one run with groups", "no units", "nothing finished", "no metrics"],
 )

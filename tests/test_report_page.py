@@ -57,6 +57,7 @@ def address(tmp_path_factory):
 def page(browser, address):
     """The page as after opening it; a test that leaves a message in the console fails."""
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
     browser.get(address)
     browser.execute_script("try { localStorage.clear() } catch {}")
     yield browser
@@ -236,6 +237,21 @@ def test_theme(page):
     assert (ground(), button.get_attribute("aria-pressed")) == ("rgb(20, 23, 27)", "true")
     button.click()
     assert (ground(), button.get_attribute("aria-pressed")) == ("rgb(255, 255, 255)", "false")
+
+
+def test_print_is_light_and_whole(page):
+    """On A4 paper, of a dark page."""
+    size = {"width": 718, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": dark})
+    page.execute_script("document.documentElement.dataset.theme = 'dark'")
+    style = "return getComputedStyle(document.body)"
+    assert page.execute_script(f"{style}.backgroundColor") == "rgb(255, 255, 255)"
+    right = "e => e.getBoundingClientRect().right"
+    ends = page.execute_script(f"return [...document.querySelectorAll('table')].map({right})")
+    assert len(ends) >= 5 and max(ends) <= 718
+    assert page.execute_script("return document.documentElement.scrollWidth") <= 718
 
 
 @pytest.mark.parametrize("width", [375, 768, 1280])

@@ -56,12 +56,48 @@ def test_find_runs(recipe, tmp_path):
         find_runs(str(tmp_path / "none.py"))
 
 
-@pytest.mark.parametrize("text", ["x = 1", "def runs(): return None", "def runs(): return ['pau']"])
+@pytest.mark.parametrize(
+    "text", ["x = 1", "runs = 3", "def runs(): return None", "def runs(): return ['pau']"]
+)
 def test_a_file_without_runs_is_refused(tmp_path, text):
     path = tmp_path / "wrong.py"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"wrong\.py must define a function runs\(\)"):
         find_runs(str(path))
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        (
+            "def runs():\n    return [nothing]",
+            r", line 2: NameError: name 'nothing' is not defined",
+        ),
+        ("runs = lambda: {}['k']", r", line 1: KeyError: 'k'"),
+        ("def runs(: pass", r": SyntaxError: .*wrong\.py, line 1"),
+        ("\n\nimport sys; sys.exit(7)", r", line 3: SystemExit: 7"),
+        ("import no_such_module", r", line 1: ModuleNotFoundError: No module"),
+        (
+            "from padenet.experiments.config import Config\nruns = lambda: [Config(epoch=3)]",
+            r", line 2: TypeError: .* unexpected keyword argument 'epoch'",
+        ),
+    ],
+)
+def test_an_error_in_a_file_is_told_with_its_line(tmp_path, text, said):
+    path = tmp_path / "wrong.py"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=rf"wrong\.py{said}"):
+        find_runs(str(path))
+
+
+def test_a_file_may_import_its_neighbours(recipe, tmp_path):
+    (tmp_path / "user.py").write_text("from mine import runs")
+    before = list(sys.path)
+    try:
+        assert find_runs(str(tmp_path / "user.py")) == find_runs(recipe)
+    finally:
+        sys.modules.pop("mine", None)
+    assert sys.path == before
 
 
 def test_choose(recipe):
@@ -118,8 +154,10 @@ def test_command(recipe, tmp_path, capsys):
 
     assert main([*args, "--dry-run"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "4 done"
-    assert main([*args[:-1], "3"]) == 2
-    assert "epochs is 1 there and 3 here" in capsys.readouterr().err
+    for options in ([], ["--dry-run"]):
+        assert main([*args[:-1], "3", *options]) == 2
+        said = capsys.readouterr()
+        assert "epochs is 1 there and 3 here" in said.err and said.out == ""
 
 
 def test_command_says_what_failed_and_what_diverged(tmp_path, capsys):
@@ -148,6 +186,10 @@ def test_command_refuses(recipe, tmp_path, capsys):
     assert "unknown recipe 'tabel2'. Did you mean 'table2'?" in capsys.readouterr().err
     assert main(["sweep", recipe, "--out", str(tmp_path), "--jobs", "0"]) == 2
     assert "jobs=0" in capsys.readouterr().err
+    for out in (recipe, f"{recipe}/deep/er"):
+        assert main(["sweep", recipe, "--out", out]) == 2
+        said = f"padenet: {out} cannot be a directory: {recipe} is a file. Name another one.\n"
+        assert capsys.readouterr().err == said
 
 
 def test_time_limit(recipe, tmp_path, capsys):
@@ -159,12 +201,14 @@ def test_time_limit(recipe, tmp_path, capsys):
     assert capsys.readouterr().out.endswith(text)
 
 
-@pytest.mark.parametrize("text, seconds", [("90", 90), ("90s", 90), ("9m", 540), ("1h30m", 5400)])
+@pytest.mark.parametrize(
+    "text, seconds", [("90", 90), ("90s", 90), ("9m", 540), ("1h30m", 5400), ("1.5h", 5400)]
+)
 def test_read_time(text, seconds):
     assert read_time(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "soon", "9 m", "m", "1.5h"])
+@pytest.mark.parametrize("text", ["", "soon", "9 m", "m", "1.h", ".5h", "-1h"])
 def test_read_time_refuses(text):
     with pytest.raises(ArgumentTypeError, match=r"is no time. Write 90s, 9m or 1h30m"):
         read_time(text)

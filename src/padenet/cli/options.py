@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from padenet.experiments.config import Config
+from padenet.experiments.config import Config, check_read
 
 if TYPE_CHECKING:
     from padenet.experiments.run import Place
@@ -94,7 +94,9 @@ def make_configs(args: argparse.Namespace) -> list[Config]:
     seeds = found.pop("seed")
     which = {k: found[k] for k in ("dataset", "net", "activation") if k in found}
     protocol = find_protocol(args.recipe)
-    return choose([replace(protocol(Config(**which, seed=seed)), **found) for seed in seeds])
+    configs = [replace(protocol(Config(**which, seed=seed)), **found) for seed in seeds]
+    check_read(configs, found)
+    return choose(configs)
 
 
 def given(args: argparse.Namespace) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Train all runs of a recipe, several at a time, on this machine or on a Ray cluster.
 
-RECIPE is demo, table2, table3, imagenet, or a Python file with a function runs() that returns a
-list of padenet.experiments.config.Config. Each run is one of padenet train and goes to OUT/NAME.
-A run that is there is not repeated, one that was cut goes on, one that failed is tried again.
+RECIPE is demo, table2, table3, imagenet, stability, or a Python file with a function runs() that
+returns a list of padenet.experiments.config.Config. Each run is one of padenet train and goes to
+OUT/NAME. A run that is there is not repeated, one that was cut goes on, one that failed is tried
+again.
 
     padenet sweep demo --out runs --jobs 2
     padenet sweep table2 --out runs/table2 --jobs 8 --time-limit 9m --only 'fashion-mnist-*'
@@ -46,12 +47,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    deadline = time.time() + args.time_limit  # the imports take seconds too
+    from padenet.experiments.config import check_read
     from padenet.experiments.jobs import check_jobs
-    from padenet.experiments.sweep import choose, exit_code, find_runs, look, summarize, sweep
+    from padenet.experiments.sweep import (
+        check_directories,
+        choose,
+        exit_code,
+        find_runs,
+        look,
+        summarize,
+        sweep,
+    )
 
-    place = make_place(args, time.time() + args.time_limit)
+    place = make_place(args, deadline)
     check_jobs(args.jobs)
     configs = choose(find_runs(args.recipe), args.only, given(args))
+    check_read(configs, given(args))
+    check_directories(configs, args.out)
     statuses = [look(c, args.out) for c in configs]
     if args.dry_run:
         print_plan(statuses, args)
@@ -155,12 +168,12 @@ def print_columns(rows: list[list[str]]) -> None:
 
 
 def read_time(text: str) -> float:
-    """Seconds of 90, 90s, 9m, 1h30m."""
-    found = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", text)
+    """Seconds of 90, 90s, 9m, 1h30m, 1.5h."""
+    found = re.fullmatch(r"(?:{0}h)?(?:{0}m)?(?:{0}s?)?".format(r"(\d+(?:\.\d+)?)"), text)
     if not text or found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no time. Write 90s, 9m or 1h30m.")
-    hours, minutes, seconds = (int(part or 0) for part in found.groups())
-    return 3600.0 * hours + 60 * minutes + seconds
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return 3600 * hours + 60 * minutes + seconds
 
 
 def say_time(seconds: float) -> str:

@@ -10,7 +10,7 @@ many at once. Under torchrun the processes share a run.
 """
 
 import argparse
-import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from padenet.cli.options import add_place, add_record, make_configs, make_place
@@ -34,13 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pathlib import Path
-
     import torch
 
     from padenet.experiments.progress import show
     from padenet.experiments.ranks import join_ranks
     from padenet.experiments.run import train
+    from padenet.experiments.store import RunDirectory
 
     configs = make_configs(args)
     place = make_place(args)
@@ -52,6 +51,8 @@ def run(args: argparse.Namespace) -> int:
     with join_ranks(args.device) as ranks:
         for config in configs:
             path = Path(args.out) / config.name
+            if ranks.leads:
+                RunDirectory(path).check_whole()
             with show(config.name, quiet=args.quiet or not ranks.leads) as watch:
                 result = train(config, path, place, ranks=ranks, watch=watch)
             if ranks.leads and result is not None:
@@ -62,10 +63,14 @@ def run(args: argparse.Namespace) -> int:
 def run_together(configs: "list[Config]", place: "Place", args: argparse.Namespace) -> int:
     """``--jobs`` runs at a time, a line as each ends; the exit code is a sweep's."""
     from padenet.experiments.jobs import run_all
+    from padenet.experiments.ranks import world_size
+    from padenet.experiments.store import RunDirectory
     from padenet.experiments.sweep import exit_code
 
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if world_size() > 1:
         raise ValueError("--jobs is for whole runs, torchrun shares one: leave out either.")
+    for config in configs:
+        RunDirectory(Path(args.out) / config.name).check_whole()
     outcomes: list[Outcome] = []
 
     def note(outcome: "Outcome") -> None:

@@ -72,7 +72,11 @@ class FromFolder:
 
     def tickets(self, epoch: int) -> Iterator[Ticket]:
         self.sampler.set_epoch(epoch)
-        yield from map(tuple, self.loader)
+        try:
+            yield from map(tuple, self.loader)
+        except ValueError as error:
+            # A worker's traceback comes as text before what the folder says.
+            raise ValueError(str(error).splitlines()[-1].removeprefix("ValueError: ")) from error
 
     def fetch(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
         images, labels = (t.to(self.device, non_blocking=True) for t in ticket)

@@ -5,8 +5,10 @@ task whose process or machine dies is started again by Ray, anywhere, and goes o
 checkpoint in that directory.
 """
 
+import math
 import os
 import socket
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 import torch
 
 from padenet.experiments.config import Config
-from padenet.experiments.jobs import TRIES, attempt, check_jobs, record_death
+from padenet.experiments.jobs import TRIES, attempt, check_jobs, record_death, taken_up
 from padenet.experiments.outcome import Report, say_nothing
 from padenet.experiments.run import Place
 from padenet.extras import require
@@ -38,9 +40,12 @@ def run_on_ray(
     Args:
         jobs: Runs at a time on each GPU; without GPUs, on a machine with as many cores as this.
         threads: CPU threads of each run; by default the cores are shared out.
-        report: Called as each run ends.
+        report: Called as each run ends; not for runs that the deadline kept from starting.
     """
     check_jobs(jobs)
+    begun = time.time()
+    if begun >= place.deadline:
+        return
     cores = torch.get_num_threads()
     ray = connect(address, cores)
     try:
@@ -50,18 +55,29 @@ def run_on_ray(
         share = {"num_cpus": threads or _share(cores, jobs), "num_gpus": 0.0}
         if place.device == "cuda":
             share = {"num_cpus": threads or 1, "num_gpus": 1 / jobs}
+        check_share(share, [n["Resources"] for n in ray.nodes() if n["Alive"]])
         threads = max(1, int(share["num_cpus"]))
-        task = ray.remote(max_retries=TRIES - 1, **share)(attempt)
+        start = ray.remote(max_retries=TRIES - 1, **share)(attempt).remote
         out = Path(out).resolve()
-        running = {task.remote(c, out, place, threads): c for c in configs}
+        running = {start(c, out, place, threads): c for c in configs}
+        deadline = place.deadline
         while running:
-            [ended], _ = ray.wait(list(running), num_returns=1)
-            config = running.pop(ended)
-            try:
-                report(ray.get(ended))
-            except ray.exceptions.RayError as error:
-                last = str(error).strip().splitlines()[-1]
-                report(record_death(config, out, f"Ray gave it up: {last}"))
+            left = None if deadline == math.inf else max(0.0, deadline - time.time())
+            ended, _ = ray.wait(list(running), timeout=left)
+            for task in ended:
+                config = running.pop(task)
+                try:
+                    report(ray.get(task))
+                except ray.exceptions.RayError as error:
+                    last = str(error).strip().splitlines()[-1]
+                    report(record_death(config, out, f"Ray gave it up: {last}"))
+            if not ended:
+                # Those that train end by themselves, after their epoch. The others may wait for
+                # cores, or for a process to start, long after the deadline.
+                for task in [t for t, c in running.items() if not taken_up(c, out, begun)]:
+                    ray.cancel(task)
+                    del running[task]
+                deadline = math.inf
     finally:
         ray.shutdown()
 
@@ -113,6 +129,18 @@ def choose_device(device: str, resources: dict[str, float]) -> str:
     if device == "cuda" and not gpus:
         raise ValueError("device='cuda', but the Ray cluster has no GPU. Use 'cpu'.")
     return device
+
+
+def check_share(share: dict[str, float], machines: list[dict[str, float]]) -> None:
+    """Refuse a run that fits no machine of the cluster: Ray would wait for one for ever."""
+    wanted = share["num_cpus"]
+    able = [m for m in machines if m.get("GPU", 0) >= share["num_gpus"]]
+    most = max((m.get("CPU", 0) for m in able), default=0)
+    if wanted > most:
+        raise ValueError(
+            f"a run asks for {wanted:g} CPU cores, and no machine of the Ray cluster has more than "
+            f"{most:g}{' beside a GPU' if share['num_gpus'] else ''}. Give fewer --threads."
+        )
 
 
 def _share(cores: int, jobs: int) -> float:

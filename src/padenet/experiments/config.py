@@ -1,7 +1,7 @@
 """What a training run is: one frozen record. Recipes are functions that return records."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
 from types import NoneType
 from typing import Any, Literal, get_args, get_type_hints
@@ -14,6 +14,15 @@ Optimizer = Literal["adam", "sgd"]
 Augmentation = Literal["none", "crop-flip", "rotate"]
 Precision = Literal["fp32", "tf32", "bf16"]
 UNITS = ("pau", "rpau")
+LONGEST_NAME = 255  # bytes, on the usual file systems
+READ_BY = {  # fields that only some runs read: those with such a value of another field
+    "momentum": ("optimizer", ("sgd",)),
+    "alpha": ("activation", ("rpau",)),
+    **dict.fromkeys(
+        ("start", "form", "coefficient_lr", "coefficient_clip", "coefficient_floor"),
+        ("activation", UNITS),
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +58,11 @@ class Config:
     def __post_init__(self) -> None:
         for field in fields(self):
             check(field.name, getattr(self, field.name))
+        if (length := len(self.name.encode())) > LONGEST_NAME:
+            raise ValueError(
+                f"label={self.label!r} makes the run's name {length} bytes long, and a directory's "
+                f"has at most {LONGEST_NAME}. Use a shorter one."
+            )
 
     @property
     def name(self) -> str:
@@ -66,6 +80,19 @@ class Config:
             if name not in known:
                 raise unknown("field of a run", name, known)
         return cls(**values)
+
+
+def check_read(configs: Iterable[Config], given: dict[str, Any]) -> None:
+    """Refuse a field that was given a value and that none of the runs reads."""
+    configs = list(configs)
+    defaults = {f.name: f.default for f in fields(Config)}
+    for name in given.keys() & READ_BY.keys():
+        other, values = READ_BY[name]
+        if given[name] != defaults[name] and not any(getattr(c, other) in values for c in configs):
+            raise ValueError(
+                f"{name}={given[name]!r} has no effect: it is for {other} {' and '.join(values)}, "
+                f"not {', '.join(sorted({getattr(c, other) for c in configs}))}. Leave it out."
+            )
 
 
 HINTS = get_type_hints(Config)

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -82,8 +82,17 @@ def attempt(config: Config, out: str | Path, place: Place, threads: int | None =
 def record_death(config: Config, out: str | Path, reason: str) -> Outcome:
     """The end of a run that could not record it, because its process died."""
     error = ChildProcessError(reason)
-    RunDirectory(Path(out) / config.name).write_failure(error)
+    directory = RunDirectory(Path(out) / config.name)
+    with suppress(OSError, ValueError), directory.locked():  # a full disk, another run's directory
+        directory.claim(config)  # it may have died before it did
+        directory.write_failure(error)
     return Outcome.failed(config, error)
+
+
+def taken_up(config: Config, out: str | Path, since: float) -> bool:
+    """Whether a process began to train the run, or went on with it, after the time ``since``."""
+    lock = Path(out) / config.name / ".lock"
+    return lock.exists() and lock.stat().st_mtime >= since
 
 
 def in_processes(

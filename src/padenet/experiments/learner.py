@@ -11,13 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from padenet import PAU, guard_growth, param_groups
+from padenet import PAU, guard_growth
 from padenet.baselines import APL
 from padenet.experiments.batches import Batches, Ticket, make_batches
 from padenet.experiments.config import UNITS, Config
 from padenet.experiments.data import Dataset, Folder, augment, normalise
 from padenet.experiments.graphs import Graphed
 from padenet.experiments.nets import build
+from padenet.experiments.optimizer import make_optimizer, moments
 from padenet.experiments.ranks import Ranks
 from padenet.pruning import Pruning, apply_pruning
 from padenet.registry import find_activations
@@ -128,8 +129,18 @@ class Learner:
 
     def restore(self, state: dict[str, Any]) -> None:
         self.net.load_state_dict(state["net"])
+        self._check_moments(state["optimizer"], trained=state["epoch"] > 0)
         optimizer = self.optimizer.state_dict()
         self.optimizer.load_state_dict({**optimizer, "state": state["optimizer"]})
+
+    def _check_moments(self, found: dict[int, dict[str, Any]], *, trained: bool) -> None:
+        """Refuse what torch's optimisers would take: no state, or that of another net."""
+        tensors = [p for g in self.optimizer.param_groups for p in g["params"]]
+        names = moments(self.config) if trained else ()
+        wanted = {i: dict.fromkeys(names, p.shape) for i, p in enumerate(tensors) if names}
+        given = {i: {n: v[n].shape for n in names} for i, v in found.items()}
+        if given != wanted:
+            raise ValueError(f"the state of {self.config.optimizer} is not that of the net")
 
     def _each(
         self,
@@ -233,22 +244,6 @@ def build_net(config: Config, data: Dataset | Folder) -> nn.Module:
     )
 
 
-def make_optimizer(config: Config, net: nn.Module, device: torch.device) -> torch.optim.Optimizer:
-    """With the groups of ``param_groups``. Coefficients that have their own rate keep it."""
-    own = config.coefficient_lr
-    decay = config.weight_decay
-    groups = param_groups(net, lr=config.lr, weight_decay=decay, coefficient_lr=own)
-    for i, group in enumerate(groups):
-        group |= {"start": group["lr"], "decays": i != 1 or own is None}
-    groups = _merge(groups)
-    on_gpu = device.type == "cuda"
-    for group in groups:
-        group["lr"] = torch.tensor(group["start"], device=device) if on_gpu else group["start"]
-    if config.optimizer == "adam":
-        return torch.optim.Adam(groups, fused=True, capturable=on_gpu)
-    return torch.optim.SGD(groups, momentum=config.momentum, fused=True)
-
-
 def _compiled(model: nn.Module) -> nn.Module:
     """By ``torch.compile``, which by itself gives up after 8 kinds of nets in a process."""
     import torch._dynamo  # large
@@ -256,18 +251,6 @@ def _compiled(model: nn.Module) -> nn.Module:
     settings = torch._dynamo.config
     settings.recompile_limit = max(settings.recompile_limit, KINDS)
     return cast(nn.Module, torch.compile(model))
-
-
-def _merge(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those with the same settings as one, since the optimiser works group by group; none empty."""
-    merged: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for group in groups:
-        settings = tuple(v for k, v in group.items() if k != "params")
-        if settings in merged:
-            merged[settings]["params"] += group["params"]
-        elif group["params"]:
-            merged[settings] = group
-    return list(merged.values())
 
 
 def _among(parameter: Tensor, modules: Any) -> bool:

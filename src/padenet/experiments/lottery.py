@@ -69,8 +69,8 @@ def lottery(
     place, ranks, out = place or Place(), ranks or Ranks(), Path(out)
     check_fractions(fractions)
     data = load_once(config.dataset, place.data_dir)
-    net = build_net(config, data)
-    prune(net, fractions[-1], example=make_example(config, data), criterion=criterion)  # or raise
+    check_stages(build_net(config, data), fractions, make_example(config, data), criterion)
+    check_first(out / config.name)
     for i in range(len(fractions)):
         check_found(out / stage_config(config, fractions[i]).name, fractions[: i + 1], criterion)
     before: Pruning | None = None
@@ -114,6 +114,18 @@ def check_fractions(fractions: Sequence[float]) -> None:
         )
 
 
+def check_stages(
+    net: nn.Module, fractions: Sequence[float], example: Tensor, criterion: str
+) -> None:
+    """Refuse a net that cannot be pruned, or a fraction by which nothing goes, before training.
+
+    How many filters go does not depend on their weights.
+    """
+    before: Pruning | None = None
+    for fraction in fractions:
+        net, before = prune(net, fraction, example=example, criterion=criterion, after=before)
+
+
 def make_example(config: Config, data: Dataset | Folder, images: int = 2) -> Tensor:
     """Images as the net takes them; what they show does not matter."""
     size = NETS[config.net].size
@@ -140,11 +152,6 @@ def prepare(
     if found is not None:
         check_nested(found, path, before)
         return
-    if directory.config_file.exists():
-        raise ValueError(
-            f"{path} holds a run without pruning.json, so it was not pruned. Choose another "
-            "directory or label."
-        )
     net: nn.Module = whole if before is None else apply_pruning(whole, before)
     checkpoint = RunDirectory(trained).checkpoint()
     if checkpoint is None:
@@ -160,10 +167,25 @@ def prepare(
     replace(pruning, costs=costs, steps=tuple(steps)).save(RunDirectory(path).pruning_file)
 
 
+def check_first(path: Path) -> None:
+    """Refuse a stage of another procedure as the run of the whole net."""
+    if RunDirectory(path).pruning_file.exists():
+        raise ValueError(
+            f"{path} holds the run of a pruned net, with pruning.json, and the first stage is that "
+            "of the whole net. Choose another directory (--out) or label."
+        )
+
+
 def check_found(path: Path, steps: Sequence[float], criterion: str) -> None:
     """Refuse a stage that is there and comes from another procedure."""
-    found = read_pruning(RunDirectory(path))
+    directory = RunDirectory(path)
+    found = read_pruning(directory)
     if found is None:
+        if directory.config_file.exists():
+            raise ValueError(
+                f"{path} holds a run without pruning.json, so it was not pruned. Choose another "
+                "directory (--out) or label."
+            )
         return
     if (found.fraction, found.criterion) != (steps[-1], criterion):
         raise ValueError(

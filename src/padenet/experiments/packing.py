@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 
-from padenet.experiments.store import Run, RunDirectory, pack, read_runs, write
+from padenet.experiments.disk import write
+from padenet.experiments.store import Run, RunDirectory, pack, read_runs
 
 
 def read_sources(sources: Iterable[str | Path]) -> list[Run]:
@@ -40,26 +42,38 @@ def unpack_runs(source: str | Path, folder: str | Path) -> list[Run]:
     """Write every run as a directory of its name under ``folder``.
 
     A run that is there already must be the same one: it is kept if it is finished or longer, and
-    refused if both are finished and differ.
+    refused if both are finished and differ. One that has a checkpoint gives way to a finished
+    record only: it can go on, which a packed one cannot.
     """
     runs = read_sources([source])
     chosen = []
     for run in runs:
         directory = RunDirectory(Path(folder) / run.config.name)
-        if directory.config_file.exists():
-            there = (directory.read(), directory.path)
-            chosen.append((_better(there, (run, source))[0] is run, run, directory))
-        else:
-            chosen.append((True, run, directory))
-    for wanted, run, directory in chosen:
-        if wanted:
-            directory.claim(run.config)
-            if run.pruning:
-                write(directory.pruning_file, run.pruning)
-            directory.write_metrics(run.metrics)
-            if run.result is not None:
-                directory.write_result(run.result)
+        if not directory.config_file.exists():
+            chosen.append((run, directory))
+            continue
+        there = (directory.read(), directory.path)
+        better = _better(there, (run, source))[0] is run
+        if better and (run.result is not None or not directory.checkpoint_file.exists()):
+            chosen.append((run, directory))
+    for run, directory in chosen:
+        _replace(directory, run)
     return runs
+
+
+def _replace(directory: RunDirectory, run: Run) -> None:
+    """Make the directory the record's, with nothing of another in it."""
+    with directory.locked() if directory.path.exists() else nullcontext():
+        directory.claim(run.config)
+        for file in (directory.checkpoint_file, directory.failure_file):
+            file.unlink(missing_ok=True)
+        if run.pruning:
+            write(directory.pruning_file, run.pruning)
+        directory.write_metrics(run.metrics)
+        if run.result is not None:
+            directory.write_result(run.result)
+        elif run.failure:
+            directory.write_failure(run.failure)
 
 
 def _better(old: tuple[Run, str | Path], new: tuple[Run, str | Path]) -> tuple[Run, str | Path]:

@@ -84,7 +84,10 @@ def train(
     ranks: Ranks | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
 ) -> dict[str, Any] | None:
-    """The result of the run, computed unless ``path`` has it; None if the deadline came first."""
+    """The result of the run, computed unless ``path`` has it; None if the deadline came first.
+
+    A ``pruning.json`` in ``path`` says which filters the net starts without.
+    """
     for progress in steps(config, path, place, ranks=ranks):
         watch(progress)
     (ranks or Ranks()).wait()  # for the process that writes
@@ -110,8 +113,8 @@ def steps(
     directory = RunDirectory(path)
     with ExitStack() as stack:
         if ranks.leads:
-            directory.claim(config)
             stack.enter_context(directory.locked())
+            directory.claim(config)
         ranks.wait()
         if directory.result() is not None:
             return
@@ -151,7 +154,7 @@ def _train(
     if checkpoint is not None:
         _restore(learner, checkpoint, directory, place)
         lines = directory.metrics()[: checkpoint["epoch"] + 1]
-        if len(lines) <= checkpoint["epoch"]:
+        if [line["epoch"] for line in lines] != list(range(checkpoint["epoch"] + 1)):
             raise OSError(
                 f"{directory.metrics_file} lacks epochs that checkpoint.pt has. Put back a copy, "
                 "or delete both to start the run again."
@@ -206,7 +209,7 @@ def _restore(
         )
     try:
         learner.restore(checkpoint)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise OSError(
             f"{directory.checkpoint_file} does not fit the run ({str(error).splitlines()[0]}). "
             "Delete it to start the run again, or put back a copy."

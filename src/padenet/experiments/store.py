@@ -12,25 +12,28 @@ Every file is written under a temporary name and renamed, so none is ever half t
 
 import gzip
 import json
-import os
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, TypeVar, cast
 
 import torch
 
 from padenet.experiments.config import Config
-from padenet.files import replacing
+from padenet.experiments.disk import write, writing
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+T = TypeVar("T")
 Metrics = dict[str, Any]
-RESULT = ("status", "reason", "epochs", "test_accuracy", "seconds")  # some of what every one has
+# Some of what every one has.
+RESULT = ("status", "reason", "epochs", "test_accuracy", "seconds")
+LINE = ("epoch", "test_accuracy", "seconds")
 
 
 @dataclass(frozen=True)
@@ -65,12 +68,21 @@ class RunDirectory:
         self.pruning_file = self.path / "pruning.json"
 
     def claim(self, config: Config) -> None:
-        """Make the directory the one of ``config``, or refuse if it is another's."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        files = (self.metrics_file, self.checkpoint_file, self.result_file)
-        begun = [file.name for file in files if file.exists()]
-        if not begun:
+        """Make the directory the one of ``config``, or refuse. For those who hold its lock."""
+        self._make()
+        self.check(config)
+        if not self.begun():
             write(self.config_file, config.to_json() + "\n")  # nothing is lost with the old one
+
+    def begun(self) -> list[str]:
+        """The names of files that tell what the run did."""
+        files = (self.metrics_file, self.checkpoint_file, self.result_file)
+        return [file.name for file in files if file.exists()]
+
+    def check(self, config: Config) -> None:
+        """Refuse to go on if what is here is another run's, and write nothing."""
+        begun = self.begun()
+        if not begun:
             return
         if not self.config_file.exists():
             raise ValueError(
@@ -90,6 +102,18 @@ class RunDirectory:
                 "Choose another directory, or repeat the command with the values found there."
             )
 
+    def check_whole(self) -> None:
+        """Refuse a directory whose net is a pruned one."""
+        if self.pruning_file.exists():
+            raise ValueError(
+                f"{self.path} holds a pruned net: it has a pruning.json. Go on with padenet prune, "
+                "or choose another label or directory for the whole net."
+            )
+
+    def _make(self) -> None:
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+
     def result(self) -> dict[str, Any] | None:
         return read_json(self.result_file, RESULT) if self.result_file.exists() else None
 
@@ -97,7 +121,14 @@ class RunDirectory:
         """The lines written so far."""
         if not self.metrics_file.exists():
             return []
-        return list(read_lines(self.metrics_file.read_text(encoding="utf-8"), self.metrics_file))
+        return list(
+            read_lines(
+                self.metrics_file.read_bytes(),
+                self.metrics_file,
+                lambda line: expect(line, LINE),
+                "Put back a copy, or delete it and checkpoint.pt to start the run again.",
+            )
+        )
 
     def write_metrics(self, lines: Iterable[Metrics]) -> None:
         write(self.metrics_file, "".join(json.dumps(line) + "\n" for line in lines))
@@ -106,19 +137,23 @@ class RunDirectory:
         write(self.result_file, json.dumps(result, indent=2) + "\n")
         self.failure_file.unlink(missing_ok=True)
 
-    def write_failure(self, error: BaseException) -> None:
+    def write_failure(self, error: BaseException | str) -> None:
         """Best effort: the disk may be what failed."""
-        reason = f"{type(error).__name__}: {error}"
+        reason = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         with suppress(OSError):
             write(self.failure_file, json.dumps({"reason": reason}, indent=2) + "\n")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """For one process at a time. The system drops the lock with the process, killed or not."""
+        self._make()
         if fcntl is None:
             yield
             return
-        with open(self.path / ".lock", "w") as file:
+        lock = self.path / ".lock"
+        with writing(lock):
+            lock.touch()
+        with open(lock, "w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -137,65 +172,69 @@ class RunDirectory:
         if not self.checkpoint_file.exists():
             return None
         try:
+            with zipfile.ZipFile(self.checkpoint_file) as file:
+                if (part := file.testzip()) is not None:  # torch.load looks at no check sum
+                    raise ValueError(f"the check sum of {part} is another")
             found = torch.load(self.checkpoint_file, map_location="cpu", weights_only=True)
-            found["epoch"], found["net"], found["optimizer"]
+            kinds = type(found["epoch"]), type(found["net"]), type(found["optimizer"])
+            if not all(map(issubclass, kinds, (int, dict, dict))):
+                raise TypeError(f"epoch, net and optimizer are of types {kinds}")
             return cast(dict[str, Any], found)
         except Exception as error:
             raise OSError(
-                f"{self.checkpoint_file} cannot be read: it is cut short, or not a checkpoint. "
-                "Delete it to start the run again, or put back a copy."
+                f"{self.checkpoint_file} cannot be read: it is cut short, damaged or not a "
+                "checkpoint. Delete it to start the run again, or put back a copy."
             ) from error
 
+    def failure(self) -> str:
+        """Why the run stopped, where that is known."""
+        try:
+            return str(read_json(self.failure_file, ("reason",))["reason"])
+        except FileNotFoundError:  # it goes when the run goes on
+            return ""
+
     def read(self) -> Run:
-        config = Config.from_dict(read_json(self.config_file))
-        failure = read_json(self.failure_file)["reason"] if self.failure_file.exists() else ""
+        values = read_json(self.config_file)
+        try:
+            config = Config.from_dict(values)
+        except ValueError as error:
+            raise ValueError(
+                f"{self.config_file} is not the record of a run ({error}). Move it elsewhere."
+            ) from error
         pruning = (
             self.pruning_file.read_text(encoding="utf-8") if self.pruning_file.exists() else ""
         )
-        return Run(config, self.metrics(), self.result(), failure, pruning)
-
-
-def write(path: Path, content: str | Callable[[IO[bytes]], Any]) -> None:
-    """Write the whole file or nothing, and have it on disk before its name appears."""
-    try:
-        with replacing(path) as temporary, open(temporary, "wb") as file:
-            if isinstance(content, str):
-                file.write(content.encode())
-            else:
-                content(file)
-            file.flush()
-            os.fsync(file.fileno())
-    except (OSError, RuntimeError) as error:
-        said = error if isinstance(error, OSError) else error.__context__
-        if not isinstance(said, OSError):
-            raise  # not torch.save's way to say what the disk said
-        raise OSError(
-            f"{path} cannot be written ({str(said).splitlines()[0]}). What was there is kept. "
-            "Make room or choose another directory. Repeat the command to go on."
-        ) from error
+        return Run(config, self.metrics(), self.result(), self.failure(), pruning)
 
 
 def read_json(path: Path, names: Iterable[str] = ()) -> dict[str, Any]:
     """An object that has at least these names."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
-            raise ValueError(f"a {type(found).__name__}, not an object")
-        if missing := [name for name in names if name not in found]:
-            raise ValueError(f"without {', '.join(missing)}")
-        return found
+        return expect(json.loads(path.read_text(encoding="utf-8")), names)
     except ValueError as error:
         raise ValueError(
             f"{path} is not what it should be ({error}). Delete it or put back a copy."
         ) from error
 
 
-def read_lines(text: str, path: Path) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(text.splitlines(), 1):
+def expect(found: Any, names: Iterable[str] = ()) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise ValueError(f"a {type(found).__name__}, not an object")
+    if missing := [name for name in names if name not in found]:
+        raise ValueError(f"without {', '.join(missing)}")
+    return found
+
+
+def read_lines(
+    content: bytes, path: Path, make: Callable[[Any], T], fix: str = "Put back a copy."
+) -> Iterator[T]:
+    for number, line in enumerate(content.splitlines(), 1):
         try:
-            yield json.loads(line)
+            yield make(json.loads(line))
         except ValueError as error:
-            raise ValueError(f"{path}, line {number} is not JSON ({error}).") from error
+            raise ValueError(
+                f"{path}, line {number} is not what it should be ({error}). {fix}"
+            ) from error
 
 
 def read_runs(source: str | Path) -> list[Run]:
@@ -205,28 +244,31 @@ def read_runs(source: str | Path) -> list[Run]:
         runs = [RunDirectory(p.parent).read() for p in source.rglob("config.json")]
     elif source.exists():
         try:
-            with gzip.open(source, "rt", encoding="utf-8") as file:
-                text = file.read()
-        except (OSError, EOFError, UnicodeDecodeError) as error:
+            with gzip.open(source) as file:
+                content = file.read()
+        except (OSError, EOFError) as error:
             raise ValueError(f"{source} is not a whole file of packed runs ({error}).") from error
-        try:
-            runs = [
-                Run(
-                    Config.from_dict(r["config"]),
-                    r["metrics"],
-                    r["result"],
-                    r.get("failure", ""),
-                    r.get("pruning", ""),
-                )
-                for r in read_lines(text, source)
-            ]
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{source} holds a line that is no run ({error!r}).") from error
+        runs = list(read_lines(content, source, _unpacked))
     else:
         raise FileNotFoundError(f"{source} is neither a directory of runs nor a packed file.")
     if not runs:
-        raise ValueError(f"{source} holds no runs: no config.json under it.")
+        why = "no config.json under it" if source.is_dir() else "the file is empty"
+        raise ValueError(f"{source} holds no runs: {why}.")
     return sorted(runs, key=lambda run: run.config.name)
+
+
+def _unpacked(found: Any) -> Run:
+    record = expect(found, ("config", "metrics", "result"))
+    config, metrics, result = (record[name] for name in ("config", "metrics", "result"))
+    if not isinstance(metrics, list):
+        raise ValueError(f"metrics is a {type(metrics).__name__}, not a list")
+    return Run(
+        Config.from_dict(expect(config)),
+        [expect(line, LINE) for line in metrics],
+        None if result is None else expect(result, RESULT),
+        record.get("failure", ""),
+        record.get("pruning", ""),
+    )
 
 
 def pack(runs: Iterable[Run], path: str | Path) -> None:

@@ -6,21 +6,24 @@ scheduler: runs that have a result are left alone, the others go on.
 
 import importlib.util
 import math
+import os
+import sys
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import mean, stdev
+from traceback import extract_tb
 from typing import Any, Literal
 
 from padenet.experiments.config import Config
-from padenet.experiments.jobs import run_all
+from padenet.experiments.jobs import run_all, taken_up
 from padenet.experiments.outcome import Outcome, Report, say_nothing
 from padenet.experiments.recipes import RECIPES
 from padenet.experiments.run import Place
-from padenet.experiments.store import RunDirectory, read_json
+from padenet.experiments.store import RunDirectory
 from padenet.extras import unknown
 
 State = Literal["waiting", "begun", "running", "done", "diverged", "failed"]
@@ -52,11 +55,37 @@ def find_runs(recipe: str) -> list[Config]:
     if spec is None or spec.loader is None:
         raise ValueError(f"{recipe} is no Python file: its name must end in .py.")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    runs = module.runs() if hasattr(module, "runs") else None
+    with _beside(path), _explained(recipe):
+        spec.loader.exec_module(module)
+        made = getattr(module, "runs", None)
+        runs = made() if callable(made) else None
     if not isinstance(runs, list) or not all(isinstance(r, Config) for r in runs):
         raise ValueError(f"{recipe} must define a function runs() that returns a list of Config.")
     return runs
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[None]:
+    """Let a file import its neighbours, as Python lets a script."""
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the file may have changed the list itself
+            sys.path.remove(folder)
+
+
+@contextmanager
+def _explained(recipe: str) -> Iterator[None]:
+    """What goes wrong in a user's file, with its name and the line."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        own = os.path.abspath(recipe)
+        lines = [f.lineno for f in extract_tb(error.__traceback__) if f.filename == own]
+        place = f", line {lines[-1]}" if lines else ""
+        raise ValueError(f"{recipe}{place}: {type(error).__name__}: {error}") from error
 
 
 def choose(
@@ -84,18 +113,30 @@ def look(config: Config, out: str | Path, since: float = math.inf) -> Status:
         accuracy, epochs = result["test_accuracy"], result["epochs"]
         return Status(config, result["status"], result["reason"], epochs, accuracy, pace, result)
     state: State = "waiting"
-    epoch, accuracy, pace, reason = 0, None, None, ""
+    epoch, accuracy, pace = 0, None, None
     if directory.metrics_file.exists():
         state = "begun"
         for last in directory.metrics()[-1:]:
             epoch, accuracy = last["epoch"], last["test_accuracy"]
             pace = last["seconds"] if epoch else None
-    lock = directory.path / ".lock"
-    if lock.exists() and lock.stat().st_mtime >= since:
+    if taken_up(config, out, since):
         state = "running"
-    with suppress(FileNotFoundError):  # it goes when the run goes on
-        state, reason = "failed", read_json(directory.failure_file)["reason"]
+    if reason := directory.failure():
+        state = "failed"
     return Status(config, state, reason, epoch, accuracy, pace)
+
+
+def check_directories(configs: Iterable[Config], out: str | Path) -> None:
+    """Refuse, before any work, an ``out`` that cannot be, or that holds runs of other settings."""
+    for path in (Path(out), *Path(out).parents):
+        if path.exists() and not path.is_dir():
+            raise NotADirectoryError(
+                f"{out} cannot be a directory: {path} is a file. Name another one."
+            )
+    for config in configs:
+        directory = RunDirectory(Path(out) / config.name)
+        directory.check_whole()
+        directory.check(config)
 
 
 def sweep(
@@ -119,10 +160,7 @@ def sweep(
         Where every run stands at the end.
     """
     configs = list(configs)
-    for config in configs:
-        directory = RunDirectory(Path(out) / config.name)
-        if directory.config_file.exists():
-            directory.claim(config)  # refuses a directory with another config, before any work
+    check_directories(configs, out)
     failed: dict[str, str] = {}
 
     def note(outcome: Outcome) -> None:

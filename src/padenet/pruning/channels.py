@@ -51,6 +51,29 @@ def whole(x: Tensor, visible: frozenset[str] = frozenset(), source: str | None =
     return Channels(np.full(width, STAYS, dtype=np.int64), visible, source)
 
 
+class Known:
+    """The tensors whose channels are known; they are held, so that each id stays its own."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[int, tuple[Tensor, Channels, int]] = {}
+
+    def channels_of(self, x: Tensor) -> Channels | None:
+        return self.tensors[id(x)][1] if id(x) in self.tensors else None
+
+    def note(self, x: Tensor, channels: Channels) -> list[tuple[Tensor, Channels]]:
+        """Others that share their numbers with ``x``, if these have been written in place."""
+        before, now = self.tensors.get(id(x)), _version(x)
+        self.tensors[id(x)] = (x, channels, now)
+        if before is None or before[2] == now:
+            return []
+        return [(t, c) for t, c, version in self.tensors.values() if version != _version(t)]
+
+
+def _version(x: Tensor) -> int:
+    """It rises with each change in place, for all views of the same numbers."""
+    return 0 if x.is_inference() else x._version
+
+
 class Filters:
     """Filters by number, with owners; some are merged: they live and die together."""
 

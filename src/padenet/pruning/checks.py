@@ -1,10 +1,12 @@
 """Models and arguments that cannot be pruned, refused before anything is done."""
 
+import copy
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from padenet.pruning.functions import tensors_in
 from padenet.pruning.layers import CONVOLUTIONS
@@ -33,6 +35,32 @@ def check_model(model: nn.Module) -> None:
             f"{type(model).__name__} has a {RECORD!r} of its own, and a pruned model keeps its "
             "pruning under that name. Give it another name."
         )
+
+
+def check_values(model: nn.Module) -> None:
+    """Refuse weights without numbers, of which none is the weakest."""
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_meta:
+            raise ValueError(
+                f"{name} is on the meta device, where it has no numbers. Load the weights first; "
+                "apply_pruning needs none."
+            )
+
+
+def copy_model(model: nn.Module) -> nn.Module:
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(tensor):
+            raise ValueError(
+                f"{name} is lazy and has no shape yet. Run the model once: model(example)."
+            )
+    for name, module in model.named_modules():
+        for key, value in vars(module).items():
+            if isinstance(value, Tensor) and not value.is_leaf:
+                raise ValueError(
+                    f"{f'{name}.{key}'.lstrip('.')} is a tensor that autograd follows, so that the "
+                    "model cannot be copied. Set it to None, or let forward keep x.detach()."
+                )
+    return copy.deepcopy(model)
 
 
 def check_whole(model: nn.Module) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from math import lcm
+from math import ceil, lcm
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from padenet.extras import unknown
 from padenet.pruning.channels import STAYS, Lanes, Stays
 from padenet.pruning.flow import Flow
-from padenet.pruning.record import Kept
+from padenet.pruning.record import Kept, percent
 
 CRITERIA: dict[str, Callable[[Tensor], Tensor]] = {
     "l1": lambda w: w.abs().sum(1),  # sum of |w|
@@ -84,26 +84,51 @@ def choose(
     """The filters to go, by number: those with the lowest scores, added up where merged.
 
     Args:
-        share: Of the whole model's filters, floor(share · count) go.
+        share: Of the whole model's filters in each part, floor(share · count) go.
         whole: What stays of the whole model's filters so far, where some have gone before.
     """
     scores = dict.fromkeys(layer.heads.tolist(), 0.0)
     for name in layer.names:
         weight = model.get_submodule(name).get_parameter("weight").detach()
-        values = score(weight.double().flatten(1)).cpu()
+        precise = torch.complex128 if weight.is_complex() else torch.float64
+        values = score(weight.to(precise).flatten(1)).cpu()
+        if values.is_complex():
+            raise ValueError(f"{name} has complex weights, whose sums have no order: use 'l1'.")
         if not torch.isfinite(values).all():
             raise ValueError(f"{name} has weights that are not finite, so none is the weakest.")
         heads = flow.filters.heads(flow.calls[name].outputs)
         for head, value in zip(heads.tolist(), values.tolist(), strict=True):
             if head in scores:
                 scores[head] += value
-    first = layer.names[0]
-    here = len(flow.calls[first].outputs)
-    before = whole[first].of if first in whole else here
+    count, gone = count_part(layer, flow, whole)
+    wanted = int(share * count) - gone  # never all, for a share below 1
     goes: set[int] = set()
     for part in np.split(layer.heads, layer.parts):
-        count = len(part) * before // here
-        wanted = int(share * count) - (count - len(part))  # never all, for a share below 1
         ranked = sorted(part.tolist(), key=lambda head: scores[head])
         goes.update(ranked[: max(0, wanted)])
     return goes
+
+
+def count_part(layer: Layer, flow: Flow, whole: dict[str, Kept]) -> tuple[int, int]:
+    """Filters in each of its parts in the whole model, and how many of them have gone before."""
+    first, now = layer.names[0], len(layer.heads) // layer.parts
+    here = len(flow.calls[first].outputs)
+    count = now * (whole[first].of if first in whole else here) // here
+    return count, count - now
+
+
+def check_any(
+    goes: set[int], fraction: float, layers: list[Layer], flow: Flow, whole: dict[str, Kept]
+) -> None:
+    """Refuse a fraction by which nothing goes, with the smallest by which something does."""
+    if goes:
+        return
+    counts = [count_part(layer, flow, whole) for layer in layers]
+    shares = [Fraction(gone + 1, count) for count, gone in counts if gone + 1 < count]
+    if not shares:
+        raise ValueError("no filter can go: each convolution has one, or some that count as one.")
+    smallest = ceil(min(shares) * 10_000) / 100
+    raise ValueError(
+        f"fraction={percent(fraction)} removes no {'further ' if whole else ''}filter: it is in "
+        f"percent of those of each convolution. The smallest that does is {percent(smallest)}."
+    )

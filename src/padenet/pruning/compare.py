@@ -30,14 +30,19 @@ def run_in_double(model: nn.Module, example: Any) -> tuple[nn.Module, Any, Size,
 def check_output(model: nn.Module, output: Any) -> None:
     """Raise an error for an output that cannot be compared."""
     strange = {type(x).__name__ for x in leaves_in(output) if not isinstance(x, (Tensor, *PLAIN))}
-    if strange or not any(x.isfinite().any() for x in _floats(output)):
-        what = (
-            "is or holds a " + ", ".join(sorted(strange)) if strange else "holds no finite floats"
-        )
+    floats = [x for x in _floats(output) if x.numel()]
+    if strange or not floats:
+        what = "is or holds a " + ", ".join(sorted(strange)) if strange else "holds no floats"
         raise TypeError(
             f"the output of {type(model).__name__} {what}, so that it cannot be compared with what "
             "masks give. Let forward return tensors of floats, or tuples, lists, dicts or "
             "dataclasses of them."
+        )
+    if not any(x.isfinite().any() for x in floats):
+        raise ValueError(
+            f"the output of {type(model).__name__} for the example is NaN or infinite everywhere, "
+            "so that it cannot be compared with what masks give. Look for such weights, statistics "
+            "or input."
         )
 
 

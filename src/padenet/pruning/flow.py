@@ -17,11 +17,13 @@ import numpy as np
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from padenet.pruning.channels import STAYS, Call, Channels, Filters, Lanes, Stays, whole
+from padenet.pruning.channels import STAYS, Call, Channels, Filters, Known, Lanes, Stays, whole
 from padenet.pruning.functions import (
     WITH_ARGUMENTS,
+    adds_zero,
     alike,
     averaged,
+    dims_in,
     in_rational,
     joined,
     meets_alike,
@@ -62,7 +64,8 @@ class Flow(TorchFunctionMode):
         self.used: set[Tensor] = set()  # parameters that some function was given
         self.even: list[tuple[str, Lanes, int]] = []  # parts that lose as many channels each
         self.depth = 0
-        self.known: dict[int, tuple[Tensor, Channels]] = {}  # with the tensor: its id stays its own
+        self.known = Known()
+        self._channels = self.known.channels_of
         owned = Counter(p for m in model.modules() for p in m._parameters.values() if p is not None)
         self.shared = {p for p, count in owned.items() if count > 1}
 
@@ -76,7 +79,7 @@ class Flow(TorchFunctionMode):
                 hooks.append(module.register_forward_pre_hook(self._enter))
                 hooks.append(module.register_forward_hook(self._leave(name), with_kwargs=True))
         for x in tensors_in(example):
-            self.known[id(x)] = (x, whole(x))
+            self._note(x, whole(x))
         try:
             with self:
                 given = run_once(self.model, example)
@@ -88,12 +91,10 @@ class Flow(TorchFunctionMode):
                 for name in {*found.visible, *self.filters.owners_of(found.lanes)}:
                     self.stays.setdefault(name, Stays(OUTPUT, True))
 
-    def _channels(self, x: Tensor) -> Channels | None:
-        return self.known[id(x)][1] if id(x) in self.known else None
-
-    def _note(self, x: Any, channels: Channels) -> None:
-        if isinstance(x, Tensor):
-            self.known[id(x)] = (x, channels)
+    def _note(self, x: Tensor, channels: Channels) -> None:
+        for view, before in self.known.note(x, channels):
+            self.keep(before.lanes, "it is changed in place through a view of it")
+            self.known.note(view, whole(view, before.visible | channels.visible))
 
     def keep(self, lanes: Lanes, why: str, *, fine: bool = False) -> None:
         """The filters of these channels stay."""
@@ -231,8 +232,10 @@ class Flow(TorchFunctionMode):
         if name == "cat":
             tensors = args[0] if args else kwargs["tensors"]
             parts = [(t, self._channels(t)) for t in tensors_in(tensors)]
-            return joined(parts, kwargs.get("dim", args[1] if len(args) > 1 else 0))
+            return joined(parts, dims_in(args, kwargs, 0))
         others = [t for t in tensors_in((args, kwargs)) if not self._channels(t) and t.numel() > 1]
+        if name == "add" and adds_zero(args):  # as the builtin sum() begins
+            return self._channels(inputs[0])
         if name in ("add", "mul"):
             known = y.ndim > 1 and all(meets_alike(t, y) for t in others)
             return self._combine(name, inputs, y) if known else None
@@ -242,8 +245,7 @@ class Flow(TorchFunctionMode):
         if x is None or others or len(inputs) > 1:
             return None
         if name == "mean":
-            dims = kwargs.get("dim", args[1] if len(args) > 1 else None)
-            return averaged(x, inputs[0], y, dims)
+            return averaged(x, inputs[0], y, dims_in(args, kwargs, None))
         if name in WITH_ARGUMENTS:
             return WITH_ARGUMENTS[name](x, *args, **kwargs)
         return alike(name, x, inputs[0], y)

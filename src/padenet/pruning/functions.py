@@ -69,6 +69,16 @@ def leaves_in(value: Any) -> Iterator[Any]:
         yield value
 
 
+def dims_in(args: Any, kwargs: Any, default: Any) -> Any:
+    """The second argument of ``cat`` and ``mean``, which has two names."""
+    return kwargs.get("dim", kwargs.get("axis", args[1] if len(args) > 1 else default))
+
+
+def adds_zero(args: Any) -> bool:
+    """Whether one of the two that are added or subtracted is the number 0."""
+    return len(args) == 2 and any(type(v) in (int, float) and v == 0 for v in args)
+
+
 def alike(name: str, x: Channels, before: Tensor, after: Tensor) -> Channels | None:
     """The channels after a function of one tensor, or None if it is unknown."""
     same_channels = after.ndim > 1 and after.shape[:2] == before.shape[:2]

@@ -116,7 +116,8 @@ def may_have_channels(module: nn.Module) -> bool:
 
 def keeps_zero(module: nn.Module) -> bool:
     """Whether an elementwise layer gives zeros alone for zeros; a padding may put others there."""
-    return isinstance(module, KEEP_ZERO) and not getattr(module, "value", 0)
+    known = any(isinstance(module, k) and not _differs(type(module), k) for k in KEEP_ZERO)
+    return known and not getattr(module, "value", 0)
 
 
 def _differs(kind: type[nn.Module], base: type[nn.Module]) -> bool:
@@ -131,7 +132,7 @@ def cut_layer(module: nn.Module, cut: Cut) -> None:
         _cut_weights(module, cut)
     elif isinstance(module, Spread):
         if cut.inputs:
-            module.places = module.places[list(cut.inputs.places)]
+            module.put_at((module.at[i] for i in cut.inputs.places), module.places.device)
     elif cut.outputs:
         for kind, change in CHANNELWISE.items():
             if isinstance(module, kind):

@@ -15,10 +15,12 @@ from padenet.pruning.checks import (
     check_model,
     check_pruning,
     check_skip,
+    check_values,
     check_whole,
     convolutions,
+    copy_model,
 )
-from padenet.pruning.choice import Layer, check_criterion, choose, find_layers
+from padenet.pruning.choice import Layer, check_any, check_criterion, choose, find_layers
 from padenet.pruning.flow import Flow, follow
 from padenet.pruning.layers import CONVOLUTIONS, may_have_channels
 from padenet.pruning.record import Cut, Kept, Left, Pruning, check_fraction
@@ -48,8 +50,8 @@ def prune(
     Args:
         model: Left as it is. Any forward will do: a copy is run to see what reads what.
         fraction: Percent between 0 and 100 of the filters of the whole model: of C filters
-            floor(fraction · C / 100) go, but never all. Masks for greater fractions contain those
-            for smaller ones.
+            floor(fraction · C / 100) go, but never all, and one at least in some layer. Masks for
+            greater fractions contain those for smaller ones.
         example: Input of the model, or a tuple of its arguments; two images are enough. Only what
             the model does with it in evaluation is followed.
         criterion: "l1", the sum of a filter's absolute weights, or "sum", that of its weights.
@@ -69,7 +71,8 @@ def prune(
         check_after(model, after, fraction)
     check_example(example)
     patterns = check_skip(skip)
-    model, example = copy.deepcopy(model), copy.deepcopy(example)
+    check_values(model)
+    model, example = copy_model(model), copy.deepcopy(example)
     all_names = list(convolutions(model))
     flow, layers = _follow(model, example, patterns)
     plain = plain_names(model)
@@ -77,6 +80,7 @@ def prune(
     goes = set[int]()
     for layer in layers:
         goes |= choose(layer, flow, model, share, score, gone)
+    check_any(goes, fraction, layers, flow, gone)
     cuts = {name: cut for name in flow.calls if (cut := _cut(name, flow, goes)) != Cut()}
     before, size = make_checked_cuts(model, cuts, example)
     filters = dict(after.filters) if after else {}
@@ -110,7 +114,6 @@ def apply_pruning(model: nn.Module, pruning: Pruning) -> nn.Module:
     check_model(model)
     check_whole(model)
     check_pruning(pruning)
-    model = copy.deepcopy(model)
     names = dict(model.named_modules())
     for name in pruning.cuts:
         if name not in names:
@@ -118,6 +121,7 @@ def apply_pruning(model: nn.Module, pruning: Pruning) -> nn.Module:
                 f"the pruning cuts {name!r}, which {type(model).__name__} does not have. "
                 "Apply it to a model built like the one it was made from."
             )
+    model = copy_model(model)
     make_cuts(model, pruning.cuts)
     model.pruning = pruning  # type: ignore[assignment]
     return model
@@ -170,15 +174,20 @@ def _refuse_uncalled(names: list[str]) -> None:
 def _refuse(flow: Flow, any_layer: bool) -> None:
     wrong = {name: why for name, (why, fine) in flow.stays.items() if not fine}
     if wrong:
-        listed = "; ".join(f"{name}: {why}" for name, why in list(wrong.items())[:4])
+        listed = _listed(wrong)
         more = f"; and {len(wrong) - 4} more" if len(wrong) > 4 else ""
         raise ValueError(
             f"these convolutions cannot be pruned: {listed}{more}. "
             f"To leave them as they are: skip={list(wrong)}."
         )
     if not any_layer:
-        whys = "; ".join(f"{name}: {why}" for name, (why, _) in list(flow.stays.items())[:4])
+        whys = _listed({name: why for name, (why, _) in flow.stays.items()})
         raise ValueError(f"no convolution is left to prune. {whys or 'The model calls none'}.")
+
+
+def _listed(whys: dict[str, str]) -> str:
+    """The first of them; a model that is a convolution has no name."""
+    return "; ".join(f"{n or 'the model itself'}: {why}" for n, why in list(whys.items())[:4])
 
 
 def _kept(flow: Flow, lanes: Lanes, goes: set[int]) -> Kept:
@@ -190,5 +199,4 @@ def _cut(name: str, flow: Flow, goes: set[int]) -> Cut:
     call = flow.calls[name]
     parts = [_kept(flow, lanes, goes) for lanes in (call.inputs, call.outputs)]
     inputs, outputs = (k if len(k.places) < k.of else None for k in parts)
-    spreads = name in flow.spreads and outputs is not None
-    return Cut(inputs if call.reads else None, outputs, spreads)
+    return Cut(inputs if call.reads else None, outputs, outputs if name in flow.spreads else None)

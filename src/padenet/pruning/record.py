@@ -28,18 +28,16 @@ class Kept(NamedTuple):
 class Cut(NamedTuple):
     """What stays of the inputs and outputs of a layer; None is all of them.
 
-    ``spread``: its outputs go back to their places among all, zeros at the others.
+    ``spread``: the places at which its outputs are put after it, zeros at the others. They may be
+    of fewer than ``outputs`` are of, where what they are added to has lost channels before.
     """
 
     inputs: Kept | None = None
     outputs: Kept | None = None
-    spread: bool = False
+    spread: Kept | None = None
 
     def then(self, later: "Cut") -> "Cut":
-        inputs, outputs = (
-            a.then(b) if a and b else a or b for a, b in zip(self[:2], later[:2], strict=True)
-        )
-        return Cut(inputs, outputs, self.spread or later.spread)
+        return Cut(*(a.then(b) if a and b else a or b for a, b in zip(self, later, strict=True)))
 
 
 class Left(NamedTuple):
@@ -82,6 +80,19 @@ class Pruning:
     costs: dict[str, float] = field(default_factory=dict)
     steps: tuple[float, ...] = ()
 
+    def __post_init__(self) -> None:
+        check_fraction(self.fraction)
+        for name, filters in self.filters.items():
+            _check_kept(name, "filters", filters)
+        for name, cut in self.cuts.items():
+            for what, kept in cut._asdict().items():
+                if kept is not None:
+                    _check_kept(name, what, kept)
+            if cut.spread and not (
+                cut.outputs and len(cut.outputs.places) == len(cut.spread.places)
+            ):
+                raise ValueError(f"{name}: the pruning spreads other outputs than it keeps.")
+
     def summary(self) -> dict[str, Any]:
         """The numbers alone, without names of layers and places."""
         kept = [(len(k.places), k.of) for k in self.filters.values()]
@@ -103,8 +114,12 @@ class Pruning:
     def load(cls, path: str | Path) -> "Pruning":
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} does not hold a pruning ({error!r}).") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{path} does not hold a pruning ({error!r}). Put back a copy, or save it again: "
+                "model.pruning.save(path). A stage of padenet prune is made anew if its directory "
+                "is deleted."
+            ) from error
 
     def to_json(self) -> str:
         def kept(value: Kept | None) -> Any:
@@ -124,7 +139,7 @@ class Pruning:
                     name: {
                         "inputs": kept(c.inputs),
                         "outputs": kept(c.outputs),
-                        "spread": c.spread,
+                        "spread": kept(c.spread),
                     }
                     for name, c in self.cuts.items()
                 },
@@ -133,16 +148,22 @@ class Pruning:
 
     @classmethod
     def from_json(cls, text: str) -> "Pruning":
-        def kept(value: Any) -> Kept | None:
-            return value and Kept(tuple(value["places"]), value["of"])
+        def kept(value: Any) -> Kept:
+            return Kept(tuple(value["places"]), value["of"])
+
+        def cut(value: Any) -> Cut:
+            inputs, outputs = (value[k] and kept(value[k]) for k in ("inputs", "outputs"))
+            spread = value["spread"]  # true stands for the places of the outputs
+            return Cut(
+                inputs, outputs, outputs if spread is True else kept(spread) if spread else None
+            )
 
         values = json.loads(text)
-        cuts = values["cuts"].items()
         return cls(
             fraction=values["fraction"],
             criterion=values["criterion"],
-            filters={n: Kept(tuple(k["places"]), k["of"]) for n, k in values["filters"].items()},
-            cuts={n: Cut(kept(c["inputs"]), kept(c["outputs"]), c["spread"]) for n, c in cuts},
+            filters={n: kept(k) for n, k in values["filters"].items()},
+            cuts={n: cut(c) for n, c in values["cuts"].items()},
             left=tuple(Left(**left) for left in values["left"]),
             before=Size(**values["before"]),
             after=Size(**values["after"]),
@@ -164,6 +185,16 @@ class Pruning:
             lines.append(f"  {name.ljust(widths[0])}  {'  '.join(cells)}")
         lines += [f"  left: {name}: {why}" for name, why in self.left]
         return "\n".join(lines)
+
+
+def _check_kept(name: str, what: str, kept: Kept) -> None:
+    places, of = kept
+    known = places and all(type(i) is int for i in (*places, of))
+    if not (known and list(places) == sorted({*places}) and 0 <= places[0] <= places[-1] < of):
+        raise ValueError(
+            f"{name}: the pruning keeps the {what} {list(places)} of {of}, which must be rising "
+            "numbers below that."
+        )
 
 
 def _change(before: Sequence[int], after: Sequence[int], i: int) -> str:

@@ -12,27 +12,25 @@ from padenet.pruning.spread import Spread
 
 LAYER, SPREAD = "layer", "spread"  # names in the Sequential that takes the place of a layer
 
+FIXED = (
+    "Its forward may contain a fixed number of them, as in x.view(-1, 9216): write x.flatten(1)."
+)
+WRAPPED = (
+    "A layer before a sum becomes Sequential(layer, spread): let forward not read its attributes, "
+    "e.g. x.dtype in place of self.conv.weight.dtype, or leave the convolution out: skip=[...]."
+)
+
 
 def make_cuts(model: nn.Module, cuts: dict[str, Cut]) -> None:
     """Cut layers by name, in place."""
     for name, cut in cuts.items():
         module = model.get_submodule(name)
-        _check_places(name, cut)
         try:
             cut_layer(module, cut)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
         if cut.spread:
-            _spread(model, module, cut)
-
-
-def _check_places(name: str, cut: Cut) -> None:
-    for what, kept in (("inputs", cut.inputs), ("outputs", cut.outputs)):
-        if kept and not (kept.places and set(kept.places) <= set(range(kept.of))):
-            raise ValueError(
-                f"{name}: the pruning keeps the {what} {list(kept.places)} of {kept.of}. Its file "
-                "may be damaged: save the pruning again."
-            )
+            _spread(model, module, cut.spread)
 
 
 def make_checked_cuts(model: nn.Module, cuts: dict[str, Cut], example: Any) -> tuple[Size, Size]:
@@ -44,15 +42,14 @@ def make_checked_cuts(model: nn.Module, cuts: dict[str, Cut], example: Any) -> t
     make_cuts(judge, cuts)
     try:
         after, output = run_measured(model, example)
-        same, wrong = shapes(output) == shapes(whole), "the output has another shape"
+        same, wrong, fix = shapes(output) == shapes(whole), "the output has another shape", FIXED
         smaller = run_once(judge, inputs)
     except (RuntimeError, ValueError, IndexError, AttributeError, TypeError) as error:
         same, wrong = False, str(error).splitlines()[0].removesuffix(".")
+        spreads = any(cut.spread for cut in cuts.values())
+        fix = WRAPPED if spreads and isinstance(error, AttributeError) else FIXED
     if not same:
-        raise ValueError(
-            f"the model does not run with fewer channels: {wrong}. Its forward may contain a fixed "
-            "number of them, as in x.view(-1, 9216): write x.flatten(1)."
-        )
+        raise ValueError(f"the model does not run with fewer channels: {wrong}. {fix}")
     if not agree(smaller, expected, whole):
         raise ValueError(
             "the smaller model does not give what the whole one gives with the removed channels "
@@ -70,9 +67,8 @@ def run_masked(model: nn.Module, cuts: dict[str, Cut], example: Any) -> Any:
         if cut.inputs is not None:
             mask = partial(_mask_input, cut.inputs)
             hooks.append(module.register_forward_pre_hook(mask, with_kwargs=True))
-        if cut.spread and not isinstance(module, Spread):
-            assert cut.outputs is not None
-            hooks.append(module.register_forward_hook(partial(_mask_output, cut.outputs)))
+        if cut.spread is not None:
+            hooks.append(module.register_forward_hook(partial(_mask_output, cut.spread)))
     try:
         return run_measured(model, example)[1]
     finally:
@@ -98,11 +94,10 @@ def _mask(kept: Kept, x: Tensor) -> Tensor:
     return x * mask.reshape(-1, *[1] * (x.ndim - 2))
 
 
-def _spread(model: nn.Module, module: nn.Module, cut: Cut) -> None:
-    assert cut.outputs is not None
+def _spread(model: nn.Module, module: nn.Module, kept: Kept) -> None:
     near = next((t for t in (*module.parameters(), *module.buffers())), None)
     near = next(model.parameters()) if near is None else near
-    added = Spread(*cut.outputs, device=near.device)
+    added = Spread(*kept, device=near.device)
     both = nn.Sequential()
     both.add_module(LAYER, module)
     both.add_module(SPREAD, added)
@@ -122,7 +117,7 @@ def compose_cuts(
     for name, cut in then.items():
         whole = spread.get(name, plain[name])
         if name in spread:  # it takes in what the layer before it gives out
-            cut = Cut(outputs=cut.inputs)
+            cut = Cut(outputs=cut.inputs, spread=cut.inputs)
         elif whole in spread.values():
             cut = Cut(inputs=cut.inputs)
         composed[whole] = composed.get(whole, Cut()).then(cut)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from padenet.experiments.data.idx import Arrays
+from padenet.experiments.data.idx import Arrays, check_labels
 from padenet.experiments.data.places import Place, content
 
 RECORDS = 10_000
@@ -60,6 +60,7 @@ def _join(paths: list[Path], read: Callable[[Path], Batch]) -> Arrays:
     labels = np.empty((len(paths), RECORDS), np.int64)
     for i, path in enumerate(paths):
         labels[i], images[i] = read(path)
+        check_labels(labels[i], path)
     return images.reshape(-1, 3, 32, 32), labels.reshape(-1)
 
 

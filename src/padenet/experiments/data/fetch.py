@@ -10,6 +10,7 @@ from urllib.request import Request, urlopen
 
 from padenet.experiments.data.places import CHUNK, PathLike, data_home, difference, find
 from padenet.experiments.data.sources import SOURCES, Layout, Source, find_source
+from padenet.experiments.disk import writing
 
 TIMEOUT = 30.0  # seconds without a byte
 TRIES = 5
@@ -51,7 +52,8 @@ def fetch(
             return place.folder
     layout = source.layouts[0]
     folder = home / layout.folder
-    folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     for file, digest in source.downloads.items():
         urls = [mirror + file for mirror in source.mirrors]
         if file.endswith(".tar.gz"):
@@ -128,7 +130,7 @@ def transfer(url: str, part: Path, report: Report) -> None:
         done = have if resumed else 0
         length = response.headers.get("Content-Length")
         total = done + int(length) if length else None
-        with part.open("ab" if resumed else "wb") as file:
+        with writing(part), part.open("ab" if resumed else "wb") as file:
             while chunk := _read(response):
                 file.write(chunk)
                 done += len(chunk)
@@ -159,7 +161,7 @@ def unpack(archive: Path, folder: Path, layout: Layout) -> None:
                 if file is None or stream is None:
                     continue
                 part = folder / f"{file}.part"
-                with part.open("wb") as out:
+                with writing(part), part.open("wb") as out:
                     while chunk := stream.read(CHUNK):
                         out.write(chunk)
                 if wrong := difference(part, layout.files[file]):

@@ -70,8 +70,9 @@ class ImageFolder(Dataset[tuple[Tensor, int]]):
         try:
             pixels = _read(path, self.size, rng)
         except Exception as error:  # decoders fail in many ways
+            said = " ".join(str(error).split())
             raise ValueError(
-                f"{path}: cannot be decoded ({error}). Replace the file or delete it."
+                f"{path}: cannot be decoded ({said}). Replace the file or delete it."
             ) from error
         return torch.from_numpy(pixels), int(self._labels[index])
 

@@ -3,6 +3,7 @@
 import math
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,4 +49,16 @@ def _pair(image_path: Path, label_path: Path) -> Arrays:
         raise ValueError(
             f"{image_path} has {len(images)} images, but {label_path} {len(labels)} labels."
         )
+    check_labels(labels, label_path)
     return images[:, None], labels.astype(np.int64)
+
+
+def check_labels(labels: npt.NDArray[Any], path: Path) -> None:
+    """Refuse labels of a file that are not those of ten classes."""
+    if labels.size == 0:
+        raise ValueError(f"{path} holds no labels.")
+    wrong = np.flatnonzero((labels < 0) | (labels > 9))
+    if wrong.size:
+        raise ValueError(
+            f"{path}: label {wrong[0]} is {labels[wrong[0]]}, expected one from 0 to 9."
+        )

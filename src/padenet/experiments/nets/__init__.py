@@ -64,6 +64,9 @@ def build(
     net = NETS[name]
     channels = net.channels if in_channels is None else in_channels
     outputs = net.classes if classes is None else classes
+    for what, number in (("in_channels", channels), ("classes", outputs)):
+        if number < 1:
+            raise ValueError(f"{what}={number} must be at least 1.")
     model = net.make(Activation(activation, **options), channels, outputs)
     check = Images(name, channels, None if net.any_size else net.size)
     return named(input=check, **dict(model.named_children()))

@@ -1,6 +1,6 @@
 """``report.md``: the tables and figures in one text."""
 
-from padenet.experiments.report.formats import to_markdown
+from padenet.experiments.report.formats import markdown, to_markdown
 from padenet.experiments.report.table import Table
 
 
@@ -12,7 +12,7 @@ def make_document(
     figures: dict[str, list[tuple[str, str]]],
 ) -> str:
     """``figures`` are, by heading, pairs of a caption and the path of a picture."""
-    lines = [f"# {title}", "", f"{facts['runs']}. {facts['time']}."]
+    lines = [f"# {markdown(title)}", "", f"{facts['runs']}. {facts['time']}."]
     lines += ["The same with charts to play with: [report.html](report.html).", ""]
     for table in results:
         lines += [f"## {table.title}", "", to_markdown(table)]
@@ -23,5 +23,5 @@ def make_document(
     for table in more:
         lines += [f"## {table.title}", "", to_markdown(table)]
     lines += ["## How it was made", "", "| | |", "| :--- | :--- |"]
-    lines += [f"| {key} | {value.replace('|', chr(92) + '|')} |" for key, value in facts.items()]
+    lines += [f"| {key} | {markdown(value)} |" for key, value in facts.items()]
     return "\n".join(lines) + "\n"

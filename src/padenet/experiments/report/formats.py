@@ -36,7 +36,7 @@ def to_markdown(table: Table) -> str:
     heads = [f"{c.group}: {c.title}" if c.group else c.title for c in table.columns]
     rules = ["---:" if c.numeric else ":---" for c in table.columns]
     cells = ([_markdown(e) for e in row] for row in table.rows)
-    rows = [[_escape(h) for h in heads], rules, *cells]
+    rows = [[markdown(h) for h in heads], rules, *cells]
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([table.caption, "", *lines]) + "\n"
 
@@ -44,10 +44,11 @@ def to_markdown(table: Table) -> str:
 def _markdown(entry: Entry) -> str:
     text = f"**{entry.mark} {entry.text}**" if entry.mark else entry.text
     text = f"{text} ({entry.note})" if entry.note else text
-    return _escape(text)
+    return markdown(text)
 
 
-def _escape(text: str) -> str:
+def markdown(text: str) -> str:
+    """One line in which nothing ends a cell or is a tag."""
     return " ".join(text.split()).replace("|", r"\|").replace("<", r"\<")
 
 

@@ -9,6 +9,7 @@ from padenet.experiments.report.names import title
 from padenet.experiments.report.table import Column, Entry, Table, count, text_columns
 from padenet.experiments.store import Run
 
+NOT_RECORDED = "not recorded"  # by the version that trained
 IDENTITY = ("dataset", "net", "activation", "seed", "label")
 
 
@@ -46,7 +47,10 @@ def facts(runs: list[Run]) -> dict[str, str]:
     machines = [(run.result or {}).get("machine") or {} for run in runs if run.result]
     for name in dict.fromkeys(name for machine in machines for name in machine):
         values = Counter(str(m[name]) for m in machines if m.get(name) not in (None, ""))
-        listed = [f"{v} ({n})" if len(values) > 1 else v for v, n in values.most_common()]
+        counted = values.most_common()
+        if counted and (older := sum(name not in m for m in machines)):
+            counted.append((NOT_RECORDED, older))
+        listed = [f"{v} ({n})" if len(counted) > 1 else v for v, n in counted]
         if listed:
             found[name] = ", ".join(listed[:8]) + (" …" if len(listed) > 8 else "")
     return found
