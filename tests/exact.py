@@ -10,7 +10,8 @@ evaluation with unit roundoff ``u`` and smallest positive number ``eta``:
 - Horner's rule in x, or, where powers overflow, in a rounded 1/|x| with the powers of |x|
   multiplied back one by one; with or without FMA, which only saves roundings;
 - coefficients rounded to the compute dtype;
-- sums over elements in chunks of at most 512 additions, the chunks in float64.
+- sums over elements in chunks of at most 256 additions, the chunks in float64. (The kernels of the
+  GPU make up to 512, and are held to the same bound.)
 
 Where |A| is below its own error its computed sign may be -1, 0 or 1, and the slope jumps there: s
 then carries an error as large as the jump. The denominator of ``free`` has no floor, so close to a
@@ -29,7 +30,7 @@ import torch
 MP = mpmath.mp.clone()
 MP.dps = 60
 INFINITY = MP.mpf(2) ** 2**20
-CHUNK = 512  # additions in the compute dtype, one after the other
+CHUNK = 256  # additions in the compute dtype, one after the other
 ROOM = {torch.float32: 2.0**60, torch.float64: 2.0**480}  # powers are not let grow beyond this
 
 to_mpmath = np.frompyfunc(lambda v: MP.mpf(v) if abs(v) != np.inf else np.sign(v) * INFINITY, 1, 1)

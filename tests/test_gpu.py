@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import OnGPU, running_on
-from exact import CHUNK, Exact, assert_near, exact
+from exact import Exact, assert_near, exact
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interpreter import patch_language_once_a_launch
@@ -231,7 +231,7 @@ def test_every_tile_belongs_to_one_program(shape, kernel, dtype, grouped, noise,
         taken += [first + i * abreast for i in range(min(steps, -(-(tiles - first) // abreast)))]
     assert sorted(taken) == list(range(tiles))
     if kernel == "backward":
-        assert steps * 4 * parts <= CHUNK
+        assert steps * 4 * parts <= 512
 
 
 @pytest.mark.no_poison

@@ -59,7 +59,9 @@ def pruned_run(tmp_path):
 
 
 def test_a_pruned_run_is_not_taken_for_the_whole_net(pruned_run):
-    with pytest.raises(ValueError, match=r"-p20-s0 holds the run of a pruned net.* label\."):
+    with pytest.raises(
+        ValueError, match=r"-p20-s0 holds a pruned net.* padenet prune, or choose another label"
+    ):
         list(lottery(replace(TINY, label="p20"), pruned_run.parent, (60,)))
     assert [p.name for p in pruned_run.parent.iterdir()] == [pruned_run.name]
     assert [p.name for p in pruned_run.iterdir()] == ["pruning.json"]

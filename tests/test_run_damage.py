@@ -1,9 +1,10 @@
 """Directories of runs that are damaged, another's, or cannot be written."""
 
+import errno
 import json
 import os
-import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -135,14 +136,14 @@ def test_a_file_in_the_place_of_the_directory(tmp_path, capsys):
     assert "choose another directory" in said
 
 
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="needs a user's rights")
-def test_a_directory_that_is_not_ours(tmp_path):
-    tmp_path.chmod(0o500)
-    try:
-        with pytest.raises(OSError, match=r"run cannot be written \(Permission denied\).*choose"):
-            train(TINY, tmp_path / "run")
-    finally:
-        tmp_path.chmod(0o700)
+@pytest.mark.parametrize("number, said", [(errno.EACCES, "denied"), (errno.EROFS, "Read-only")])
+def test_a_directory_that_is_not_ours(tmp_path, number, said, monkeypatch):
+    def refuse(path, **options):
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(OSError, match=rf"run cannot be written \(.*{said}.*\).*choose another"):
+        train(TINY, tmp_path / "run")
 
 
 def test_a_failure_is_one_line(begun):

@@ -70,7 +70,7 @@ def lottery(
     check_fractions(fractions)
     data = load_once(config.dataset, place.data_dir)
     check_stages(build_net(config, data), fractions, make_example(config, data), criterion)
-    check_first(out / config.name)
+    RunDirectory(out / config.name).check_whole()  # the first stage is that of the whole net
     for i in range(len(fractions)):
         check_found(out / stage_config(config, fractions[i]).name, fractions[: i + 1], criterion)
     before: Pruning | None = None
@@ -165,15 +165,6 @@ def prepare(
     costs = measure_costs(whole, net, make_example(config, data, TIMED))
     path.mkdir(parents=True, exist_ok=True)
     replace(pruning, costs=costs, steps=tuple(steps)).save(RunDirectory(path).pruning_file)
-
-
-def check_first(path: Path) -> None:
-    """Refuse a stage of another procedure as the run of the whole net."""
-    if RunDirectory(path).pruning_file.exists():
-        raise ValueError(
-            f"{path} holds the run of a pruned net, with pruning.json, and the first stage is that "
-            "of the whole net. Choose another directory (--out) or label."
-        )
 
 
 def check_found(path: Path, steps: Sequence[float], criterion: str) -> None:
