@@ -1,7 +1,7 @@
 r"""What ``rational`` should return, and how far from it the roundings of a kernel may lead.
 
 The formulas stand here once, over numpy arrays of float64 (to judge float32 and narrower types) or
-of mpmath numbers (60 digits and any exponent: to judge float64, and arguments whose powers
+of MPFR numbers (60 digits and any exponent: to judge float64, and arguments whose powers
 overflow). Infinity is 2^(2^20) there, so that what comes out is the limit.
 
 Each number is carried as ``Near(v, e)``: its exact value, and a bound on the error of any sensible
@@ -23,17 +23,29 @@ pole, where Q is below its own error, nothing can be said and ``e`` is infinite.
 from dataclasses import dataclass
 from typing import Any
 
-import mpmath
 import numpy as np
 import torch
 
-MP = mpmath.mp.clone()
-MP.dps = 60
-INFINITY = MP.mpf(2) ** 2**20
+try:
+    from gmpy2 import get_context, mpfr
+
+    get_context().precision = 203  # bits: 60 digits
+except ImportError:  # much slower, but torch brings it
+    import mpmath
+
+    mpmath.mp.dps = 60
+    mpfr = mpmath.mpf
+
+INFINITY = mpfr(2) ** 2**20
 CHUNK = 256  # additions in the compute dtype, one after the other
 ROOM = {torch.float32: 2.0**60, torch.float64: 2.0**480}  # powers are not let grow beyond this
 
-to_mpmath = np.frompyfunc(lambda v: MP.mpf(v) if abs(v) != np.inf else np.sign(v) * INFINITY, 1, 1)
+
+def to_mpfr(values):
+    """``values`` as an array of MPFR numbers; what is computed from them has 60 digits as well."""
+    held = {np.inf: INFINITY, -np.inf: -INFINITY}
+    with np.errstate(over="ignore"):  # of MPFR, which scales the number it reads
+        return np.frompyfunc(lambda v: held.get(v) or mpfr(v), 1, 1)(values)
 
 
 @dataclass
@@ -66,7 +78,7 @@ def exact(dy, x, a, b, **options):
 
 
 class Exact:
-    """F and its derivatives at each element of ``x``. ``digits`` is "float64" or "mpmath"."""
+    """F and its derivatives at each element of ``x``. ``digits`` is "float64" or "mpfr"."""
 
     def __init__(self, x, a, b, *, form="safe", q=1.0, channel_dim=1, digits="float64"):
         dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
@@ -160,7 +172,7 @@ def _sign(A):
 
 def _array(t, digits):
     values = t.detach().double().numpy()
-    return to_mpmath(values).astype(object) if digits == "mpmath" else values
+    return to_mpfr(values).astype(object) if digits == "mpfr" else values
 
 
 def _spread(c, x, dim):
@@ -192,13 +204,15 @@ def excess(got, want):
     Infinity is right where the exact value may overflow, and nowhere else.
     """
     info = torch.finfo(got.dtype)
-    number = MP.mpf if np.asarray(want.v).dtype == object else float
-    overflow = number(info.max) * (1 + info.eps / 4)  # from here on, rounds to infinity
+    wide = np.asarray(want.v).dtype == object
+    # from here on, rounds to infinity
+    overflow = (mpfr if wide else float)(info.max) * (1 + info.eps / 4)
     size = abs(want.v) + want.e
     bound = want.e + size * (info.eps / 2) + info.smallest_normal * info.eps / 2
     values = got.detach().double().numpy()
     finite = np.isfinite(values)
-    off = abs(np.where(finite, values, 0) - want.v) / bound
+    off = np.where(finite, values, 0)
+    off = abs((to_mpfr(off) if wide else off) - want.v) / bound
     may_overflow = (size >= overflow) & (np.sign(values) * want.v >= 0) & np.isinf(values)
     off = np.where(finite, off, np.where(may_overflow, 0, np.inf))
     return np.where(want.e == np.inf, 0, off).astype(float)
@@ -211,6 +225,6 @@ def assert_near(got, want, what=""):
         at = np.unravel_index(np.nanargmax(np.where(np.isnan(off), np.inf, off)), off.shape)
         v, e = (np.broadcast_to(t, off.shape)[at] for t in (want.v, want.e))
         raise AssertionError(
-            f"{what}{list(map(int, at))} is {got[at].item()}, should be {MP.nstr(MP.mpf(v), 17)} "
-            f"+- {MP.nstr(MP.mpf(e), 2)}: off by {off[at]:.3g} times the bound"
+            f"{what}{list(map(int, at))} is {got[at].item()}, should be {mpfr(v):.17g} "
+            f"+- {mpfr(e):.2g}: off by {off[at]:.3g} times the bound"
         )

@@ -47,38 +47,49 @@ def full(t):
     return t.full_tensor() if hasattr(t, "full_tensor") else t
 
 
-def work(rank, store, wrap):
+WRAPS = {"ddp": with_ddp, "fsdp": with_fsdp}
+
+
+def work(rank, store):
     """Two steps of SGD on this rank's half of the batch; rank 0 saves what came out."""
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo", f"file://{store}/store", timedelta(seconds=60), rank=rank, world_size=WORLD
     )
     try:
-        net = wrap(make_net())
-        optimizer = torch.optim.SGD(net.parameters(), 0.01)
-        half = make_batch().chunk(WORLD)[rank]
-        for _ in range(2):
-            optimizer.zero_grad()
-            net(half).square().mean().backward()
-            grads = [full(p.grad).clone() for p in net.parameters()]
-            optimizer.step()
-        params = [full(p.detach()).clone() for p in net.parameters()]
-        if rank == 0:
-            torch.save((grads, params), f"{store}/result.pt")
-        dist.barrier()
+        for name, wrap in WRAPS.items():
+            net = wrap(make_net())
+            optimizer = torch.optim.SGD(net.parameters(), 0.01)
+            half = make_batch().chunk(WORLD)[rank]
+            for _ in range(2):
+                optimizer.zero_grad()
+                net(half).square().mean().backward()
+                grads = [full(p.grad).clone() for p in net.parameters()]
+                optimizer.step()
+            params = [full(p.detach()).clone() for p in net.parameters()]
+            if rank == 0:
+                torch.save((grads, params), f"{store}/{name}.pt")
+            dist.barrier()
     finally:
         dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("wrap", [with_ddp, with_fsdp])
-def test_gradients_of_one_process(wrap, tmp_path):
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A directory with what came out. Two processes do all: most of the time is their start."""
+    store = tmp_path_factory.mktemp("distributed")
+    torch.multiprocessing.spawn(work, (str(store),), nprocs=WORLD)
+    return store
+
+
+@pytest.mark.parametrize("name", WRAPS)
+def test_gradients_of_one_process(name, results):
     net, x = make_net(), make_batch()
     optimizer = torch.optim.SGD(net.parameters(), 0.01)
     for _ in range(2):
         optimizer.zero_grad()
         net(x).square().mean().backward()
         optimizer.step()
-    torch.multiprocessing.spawn(work, (str(tmp_path), wrap), nprocs=WORLD)
-    grads, params = torch.load(tmp_path / "result.pt")
+    grads, params = torch.load(results / f"{name}.pt")
     assert_near(grads, [p.grad for p in net.parameters()], 64)
     assert_near(params, [p.detach() for p in net.parameters()], 64)

@@ -1,4 +1,4 @@
-"""``rational`` at every finite x, at infinity and NaN, against mpmath.
+"""``rational`` at every finite x, at infinity and NaN, against MPFR.
 
 One unit a channel and one element a unit: every element's own da and db are seen, not their sum.
 Right means: finite where the exact value can be stored, infinite where it overflows, and within a
@@ -96,7 +96,7 @@ def rows(near, keep):
 def test_right_at_every_x(form, unit, computed_in):
     wide = grid(computed_in)[None]
     a, b = (c.expand(wide.shape[1], -1) for c in coefficients(form, unit, computed_in))
-    judge = Exact(wide, a, b, form=form, digits="mpmath")
+    judge = Exact(wide, a, b, form=form, digits="mpfr")
     want = cache(lambda scale: (judge.y, *judge.gradients(torch.full_like(wide, scale))))
 
     for dtype in [t for t in DY if (t == torch.float64) == (computed_in == torch.float64)]:
@@ -118,7 +118,7 @@ def test_tiny_leading_coefficients(form, dtype, backend):
     b = torch.tensor([*random(3 + (form == "offset"), 24), 1e-20], dtype=wide)
     x = grid(dtype)[None]
     a, b = (c.expand(x.shape[1], -1) for c in (a, b))
-    judge = Exact(x, a, b, form=form, digits="mpmath")
+    judge = Exact(x, a, b, form=form, digits="mpfr")
     got, dy = everything(torch.ones_like(x), x, a, b, form=form), torch.ones_like(x)
     for name, g, w in zip(NAMES, got, (judge.y, *judge.gradients(dy)), strict=True):
         assert_near(g, w, name)
@@ -183,7 +183,7 @@ def test_a_few_far_elements_in_a_large_tensor(gen, backend):
     ordinary = torch.ones(len(x), dtype=torch.bool)
     ordinary[at] = False
     near = Exact(x[ordinary], a, b)
-    far = Exact(x[at], a, b, digits="mpmath")
+    far = Exact(x[at], a, b, digits="mpfr")
     got = everything(dy, x, a, b)
     assert_near(got[0][ordinary], near.y, "y")
     assert_near(got[0][at], far.y, "far y")

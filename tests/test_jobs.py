@@ -121,7 +121,7 @@ def test_nothing_starts_after_the_deadline(tmp_path):
 @needs_proc
 def test_a_run_whose_process_dies_every_time_fails_alone(tmp_path):
     """Its neighbour is lost with each pool, goes on from its checkpoint, and never notices."""
-    victim, neighbour = small(epochs=10**6), small("rpau", epochs=8, batch_size=16)
+    victim, neighbour = small(epochs=10**6), small("rpau", epochs=4, batch_size=16)
     kills = []
 
     def kill():

@@ -1,4 +1,4 @@
-"""The judge is judged twice: by autograd on the naive formula, and by mpmath."""
+"""The judge is judged twice: by autograd on the naive formula, and by MPFR."""
 
 import pytest
 import torch
@@ -78,19 +78,19 @@ def test_reference_is_right_to_the_last_roundings(form, m, n, dtype, gen):
     dy, x, a, b = (t.detach() for t in draw(m, n, spec, gen, shape=(12,), dtype=dtype))
     x[::2] *= 2 * reference.limit(dtype, max(m, n))
     got = reference.forward(x, a, b, None, spec), *reference.backward(dy, x, a, b, None, spec)
-    want = exact(dy, x, a, b, form=form, digits="mpmath")
+    want = exact(dy, x, a, b, form=form, digits="mpfr")
     for name, g, w in zip(("y", "dx", "da", "db"), got, want, strict=True):
         assert_near(g, w, name)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_both_digits_agree(form, gen):
-    """float64 judges float32 as mpmath would, where powers fit into it."""
+    """float64 judges float32 as MPFR would, where powers fit into it."""
     dy, x, a, b = (
         t.detach() for t in draw(5, 4, Spec(form), gen, shape=(20,), dtype=torch.float32)
     )
     for v, w in zip(
-        exact(dy, x, a, b, form=form), exact(dy, x, a, b, form=form, digits="mpmath"), strict=True
+        exact(dy, x, a, b, form=form), exact(dy, x, a, b, form=form, digits="mpfr"), strict=True
     ):
         assert (abs(v.v - w.v) <= w.e * 1e-6).all() and (abs(v.e - w.e) <= w.e * 1e-3).all()
 

@@ -37,11 +37,11 @@ BACKENDS = {
 
 def pick(x: Tensor, a: Tensor, b: Tensor) -> ModuleType:
     """The first backend that takes these tensors."""
+    if x.is_cuda:
+        return gpu if gpu.refuses(x, a, b) is None else reference
     if native.refuses(x, a, b) is None:
         return native
-    if x.is_cuda and gpu.refuses(x, a, b) is None:
-        return gpu
-    if x.device.type == "cpu":
+    if x.is_cpu:
         _warn_if_missing()
     return reference
 

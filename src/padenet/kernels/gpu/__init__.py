@@ -68,9 +68,9 @@ def forward(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> 
     )
     if plan.noise is None:
         return y.copy_(forward(x.contiguous(), a, b, key, spec))
-    if plan.programs:
+    if all(plan.grid[:2]):
         a, b = a.contiguous(), b.contiguous()
-        _launch(plan, (x, y, a, b), a, b, key, spec, plan.batch)
+        _launch(plan, (x, y, a, b), a, b, key, spec, plan.batch, plan.more)
     return y
 
 
@@ -86,7 +86,7 @@ def backward(
     if plan.noise is None:
         flat, da, db = backward(dy, x.contiguous(), a, b, key, spec)
         return dx.copy_(flat), da, db
-    if not plan.programs:
+    if not all(plan.grid[:2]):
         return dx, torch.zeros_like(a), torch.zeros_like(b)
     one_number = False
     if not same_layout(dy, x):
@@ -125,49 +125,64 @@ def _launch(
         seed, seed_ptr = (int(key), None) if key.is_cpu else (0, key)
     m, n = a.size(-1) - 1, b.size(-1) - (form == "offset")
     pointers = [t.data_ptr() for t in tensors]
-    variant = form, m, n, a.dtype, *[p % 16 == 0 for p in pointers], seed_ptr is None, flags
-    kernel, constants = plan.ready.get(variant) or (None, None)
-    constants = constants or (_FORMS[form], m, n, *plan.shape, _on_nvidia(), *flags)
-    numbers = seed_ptr, seed, q, alpha, *plan.numbers, *constants
-    if kernel:  # a compiled one takes addresses, and need not ask the tensors for them
-        with _on(plan.device):
-            kernel(*pointers, *numbers)
+    bits = 0
+    for p in pointers:
+        bits |= p
+    aligned = None if bits & 15 == 0 else tuple(p & 15 == 0 for p in pointers)
+    variant = form, m, n, a.dtype, aligned, seed_ptr is None, flags
+    if variant in plan.ready:
+        _run(plan, variant, pointers, seed_ptr, seed, q, alpha)
     else:
-        kernel = _compile(plan.kernel, plan, (plan.programs, 1, 1), (*tensors, *numbers))
-        plan.ready[variant] = kernel, constants
+        numbers = *plan.numbers, _FORMS[form], m, n, *plan.shape, _on_nvidia(), *flags
+        arguments = *tensors, seed_ptr, seed, q, alpha, *numbers
+        _compile(plan.kernel, plan, variant, plan.grid, arguments, numbers)
 
 
 def _launch_total(
     plan: Plan, groups: int, tensors: tuple[Tensor, ...], a: Tensor, b: Tensor, spec: Spec
 ) -> None:
     variant = "total", spec.form, a.shape, b.shape, a.dtype
-    kernel, constants = plan.ready.get(variant) or (None, ())
-    if kernel:
-        with _on(plan.device):
-            return kernel(*[t.data_ptr() for t in tensors], *constants)
+    if variant in plan.ready:
+        return _run(plan, variant, [t.data_ptr() for t in tensors])
     layout, parts, unit = plan.shape[1], plan.shape[4], plan.shape[5]
     width, span = plan.numbers[4] * unit * parts, plan.numbers[5]
     columns = min(power_of_two(span), 1024) if layout == LANES else 1024
-    constants = (
+    numbers = (
         plan.slots // groups, plan.slots // width if layout == LANES else 1, width, span,
         _FORMS[spec.form], a.size(-1) - 1, b.size(-1) - (spec.form == "offset"), layout,
         1024 // columns, columns, _early(),
     )  # fmt: skip
     grid = groups, a.size(-1) + b.size(-1), 1
-    plan.ready[variant] = _compile("total", plan, grid, (*tensors, *constants)), constants
+    _compile("total", plan, variant, grid, (*tensors, *numbers), numbers)
 
 
-def _compile(name: str, plan: Plan, grid: tuple[int, int, int], args: tuple[Any, ...]) -> Any:
-    """Launch through Triton, and return the compiled kernel for the next time: asking Triton for it
-    again takes longer than all the rest. None in the interpreter, which compiles nothing."""
+def _compile(
+    name: str,
+    plan: Plan,
+    variant: tuple[Any, ...],
+    grid: tuple[int, int, int],
+    arguments: tuple[Any, ...],
+    numbers: tuple[Any, ...],
+) -> None:
+    """Launch through Triton, and keep what ``_run`` needs for the next time: asking Triton for it
+    again takes longer than all the rest. The interpreter compiles nothing, so there it stays so."""
     options = {"num_warps": plan.threads // 32, "enable_fp_fusion": True}
     if name == "total":
         options |= {"launch_pdl": True} if _early() else {}
     elif _on_nvidia():
         options["maxnreg"] = plan.registers
     with _on(plan.device):
-        compiled = getattr(_find()[0], name)[grid](*args, **options)
-    return None if compiled is None else compiled[grid]
+        kernel = getattr(_find()[0], name)[grid](*arguments, **options)
+    if kernel is not None:
+        plan.ready[variant] = kernel.run, grid, kernel.function, kernel.packed_metadata, numbers
+
+
+def _run(plan: Plan, variant: tuple[Any, ...], pointers: list[int], *arguments: Any) -> None:
+    """Launch a compiled kernel. It takes addresses in place of tensors, and no hooks."""
+    run, grid, function, metadata, numbers = plan.ready[variant]
+    with _on(plan.device):
+        stream = torch._C._cuda_getCurrentRawStream(plan.device.index)
+        run(*grid, stream, function, metadata, None, None, None, *pointers, *arguments, *numbers)
 
 
 def _on(device: torch.device) -> AbstractContextManager[Any]:

@@ -19,7 +19,7 @@ class Plan:
 
     kernel: str
     device: torch.device
-    programs: int
+    grid: tuple[int, int, int]  # programs abreast for all units, stretches
     threads: int
     registers: int
     slots: int  # numbers in which one sum of all units is left
@@ -28,6 +28,7 @@ class Plan:
     shape: tuple[int, ...]  # NOISE, LAYOUT, ROWS, COLS, PARTS, UNIT, FAR_ROWS, FAR_COLS, BIG
     noise: int | None  # NOISE, or None: not in this order of dims
     batch: int  # tiles that forward loads together
+    more: bool  # whether a program of forward has more than these
     ready: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
 
@@ -75,22 +76,22 @@ def plan_for(
             unit = 4 if span % 4 == 0 else 1
     registers = _registers(kernel, layout, parts, noise)
     if alone:
-        chunks, steps, abreast, batch = 1, tiles, 1, 1
+        stretches, steps, abreast, batch = 1, tiles, 1, 1
     elif kernel == "forward" and not noise:
         steps, batch = _forward_tiles(layout, parts)
-        chunks = abreast = -(-tiles // steps)
+        stretches, abreast = 1, -(-tiles // steps)
     else:  # as few waves of programs as the length of a sum allows, each on a stretch of its own
         at_once, batch = max(1, _at_once(registers, device) // units), 1
-        waves = -(-tiles // (at_once * (_IN_A_ROW // (4 * parts))))
-        stretch = -(-tiles // max(waves, 1))
+        stretches = -(-tiles // (at_once * (_IN_A_ROW // (4 * parts))))
+        stretch = -(-tiles // max(stretches, 1))
         abreast = max(1, min(at_once, stretch))
         steps = -(-stretch // abreast)
-        chunks = waves * abreast
+    chunks = stretches * abreast
     far_columns = columns * parts if layout == LANES else min(columns * parts, threads)
     return Plan(
         kernel,
         device,
-        chunks * units,
+        (abreast * units, stretches, 1),
         threads,
         registers,
         chunks * (width * parts if layout == LANES else units),
@@ -102,6 +103,7 @@ def plan_for(
         ),
         kind,
         batch,
+        steps > batch,
     )  # fmt: skip
 
 
@@ -110,14 +112,14 @@ def _forward_tiles(layout: int, parts: int) -> tuple[int, int]:
     tried on an H200. In LANES more, since every thread first loads coefficients of its own."""
     if layout == LANES:
         return (16, 2) if parts == 2 else (4, 2)
-    return (4, 4) if parts == 2 else (2, 2)
+    return (2, 2) if parts == 1 and layout == FLAT else (4, 4)
 
 
 def _registers(kernel: str, layout: int, parts: int, noise: bool) -> int:
     """The most that a thread may have, so that enough programs run at once. The first sweep gets by
     with them; that over far elements would take more."""
     if noise:
-        return 64
+        return 96 if kernel == "forward" else 80 if parts == 2 else 72
     lanes = layout == LANES
     if kernel == "forward":
         return (64 if lanes else 40) if parts == 2 else (48 if lanes else 32)

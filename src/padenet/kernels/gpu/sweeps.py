@@ -48,7 +48,7 @@ from padenet.kernels.gpu.sums import added, plus, reduced, without_constant, zer
 from padenet.kernels.gpu.tiles import (
     LANES,
     fetch,
-    first_left,
+    left_over,
     narrow,
     next_tile,
     offsets_of,
@@ -68,17 +68,18 @@ def forward(
     FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, NOISE: tl.constexpr,
     LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
     UNIT: tl.constexpr, FAR_ROWS: tl.constexpr, FAR_COLS: tl.constexpr, BIG: tl.constexpr,
-    NVIDIA: tl.constexpr, BATCH: tl.constexpr,
+    NVIDIA: tl.constexpr, BATCH: tl.constexpr, MORE: tl.constexpr,
 ):  # fmt: skip
     DEEP: tl.constexpr = ROWS // 4 if LAYOUT == LANES else ROWS
     WIDE: tl.constexpr = COLS if LAYOUT == LANES else COLS // 4
     SETS: tl.constexpr = PARTS if LAYOUT == LANES else 1
-    base, tiles, unit, slot, place = place_of(
+    base, unit, slot, place = place_of(
         rows, steps, abreast, numel, width * UNIT, span * UNIT, LAYOUT, ROWS, COLS, PARTS, BIG
     )
-    end, rest = place[0], place[1]
+    first, stop = place[6], place[7]
     x_ptr += base
     y_ptr += base
+    four = _fetch_batch(x_ptr, first, place, LAYOUT, ROWS, COLS, PARTS, BATCH)
     a, d = coefficients(
         a_ptr, b_ptr, unit, width * UNIT, span * UNIT, FORM, M, N, LAYOUT, COLS, PARTS
     )
@@ -86,42 +87,34 @@ def forward(
         seed = tl.load(seed_ptr)
 
     largest = zeros(SETS, DEEP, WIDE, tl.float32)
-    for tile in range(0, tiles, BATCH):
-        row, column = position(tile, place, ROWS, COLS, LAYOUT)
-        held = fetch(x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, PARTS, False)
-        for j in tl.static_range(1, BATCH):
-            row, column = next_tile(row, column, tile + j < tiles, place, LAYOUT, ROWS, COLS)
-            held = held + fetch(x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, PARTS, False)
-        row, column = position(tile, place, ROWS, COLS, LAYOUT)
-        for j in tl.static_range(BATCH):
-            out = ()
-            for i in tl.static_range(4 * PARTS):
-                x = part(held[4 * j + i // PARTS], i % PARTS, PARTS, x_ptr)
-                largest = larger(largest, tl.abs(x), i % SETS, SETS)
-                u, v = noisy(
-                    pick_set(a, i % SETS, M + 1), pick_set(d, i % SETS, N + 1),
-                    base + offsets_of(row, column, i, place, LAYOUT, ROWS, COLS, PARTS),
-                    seed, alpha, middle, minor, FORM, M, N, NOISE,
-                )  # fmt: skip
-                P, dP, A, dA = polynomials(x, u, v, FORM, M, N, False)
-                F = P * reciprocal(denominator(A, q, FORM), NVIDIA)
-                if M + N == 0:  # a constant has no x in it, and NaN must stay
-                    F = tl.where(x == x, F, x)
-                out = out + (F,)
-            put(y_ptr, row, column, place, out, LAYOUT, ROWS, COLS, PARTS, NVIDIA)
-            row, column = next_tile(row, column, tile + j + 1 < tiles, place, LAYOUT, ROWS, COLS)
+    noise = base, seed, alpha, middle, minor
+    if MORE:
+        for n in range(first, stop, abreast * BATCH):
+            held = four
+            four = _fetch_batch(x_ptr, n + abreast * BATCH, place, LAYOUT, ROWS, COLS, PARTS, BATCH)
+            largest = _forward_batch(
+                held, y_ptr, n, place, a, d, q, noise, largest,
+                FORM, M, N, NOISE, LAYOUT, ROWS, COLS, PARTS, SETS, NVIDIA, BATCH,
+            )  # fmt: skip
+    else:
+        largest = _forward_batch(
+            four, y_ptr, first, place, a, d, q, noise, largest,
+            FORM, M, N, NOISE, LAYOUT, ROWS, COLS, PARTS, SETS, NVIDIA, BATCH,
+        )  # fmt: skip
 
     limit = limits(a, d, M, N, SETS, NOISE)
     some_far = exceeds(largest, limit, SETS)
-    if some_far or end < rest:
+    cut, rest = left_over(numel, place, COLS * PARTS, LAYOUT)
+    if some_far or cut < stop:
+        end = place[0]
         tl.debug_barrier()  # elements written above are written again, by other threads
         far_limit = joined_sets(limit, 1, SETS, COLS)[0]
         far_a = joined_sets(a, M + 1, SETS, COLS)
         far_d = joined_sets(d, N + 1, SETS, COLS)
-        for tile in range(first_left(some_far, place, COLS * PARTS), tiles):
+        for n in range(tl.where(some_far, first, cut), stop, abreast):
             for piece in range(0, ROWS * COLS * PARTS, FAR_ROWS * FAR_COLS):
                 offset, mine = piece_of(
-                    tile, piece, place, LAYOUT, ROWS, COLS, PARTS, FAR_ROWS, FAR_COLS
+                    n, piece, place, rest, LAYOUT, ROWS, COLS, PARTS, FAR_ROWS, FAR_COLS
                 )
                 x = tl.load(x_ptr + offset, mine, 0.0)
                 mine &= (tl.abs(widen(x)) > far_limit) | (offset >= end)
@@ -131,6 +124,54 @@ def forward(
                 wide = widen(x)
                 y, dx, da, db = evaluate(wide, wide, u, v, q, FORM, M, N)
                 tl.store(y_ptr + offset, narrow(y, y_ptr), mine)
+
+
+@triton.jit
+def _forward_batch(
+    held, y_ptr, n, place, a, d, q, noise, largest,
+    FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, NOISE: tl.constexpr,
+    LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
+    SETS: tl.constexpr, NVIDIA: tl.constexpr, BATCH: tl.constexpr,
+):  # fmt: skip
+    """Tile ``n`` and the next BATCH - 1 of this program, and the largest |x| so far."""
+    base, seed, alpha, middle, minor = noise
+    abreast, stop = place[5], place[7]
+    row, column = position(n, place, ROWS, COLS, LAYOUT)
+    for j in tl.static_range(BATCH):
+        out = ()
+        for i in tl.static_range(4 * PARTS):
+            x = part(held[4 * j + i // PARTS], i % PARTS, PARTS, y_ptr)
+            largest = larger(largest, tl.abs(x), i % SETS, SETS)
+            u, v = noisy(
+                pick_set(a, i % SETS, M + 1), pick_set(d, i % SETS, N + 1),
+                base + offsets_of(row, column, i, place, LAYOUT, ROWS, COLS, PARTS),
+                seed, alpha, middle, minor, FORM, M, N, NOISE,
+            )  # fmt: skip
+            P, dP, A, dA = polynomials(x, u, v, FORM, M, N, False)
+            F = P * reciprocal(denominator(A, q, FORM), NVIDIA)
+            if M + N == 0:  # a constant has no x in it, and NaN must stay
+                F = tl.where(x == x, F, x)
+            out = out + (F,)
+        put(y_ptr, row, column, place, out, LAYOUT, ROWS, COLS, PARTS, NVIDIA)
+        more = n + (j + 1) * abreast < stop
+        row, column = next_tile(row, column, more, place, LAYOUT, ROWS, COLS)
+    return largest
+
+
+@triton.jit
+def _fetch_batch(
+    x_ptr, n, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    PARTS: tl.constexpr, BATCH: tl.constexpr,
+):  # fmt: skip
+    """The words of tile ``n`` and of the next BATCH - 1 of this program."""
+    abreast, stop = place[5], place[7]
+    row, column = position(tl.minimum(n, stop), place, ROWS, COLS, LAYOUT)
+    held = ()
+    for j in tl.static_range(BATCH):
+        held = held + fetch(x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, PARTS, False)
+        more = n + (j + 1) * abreast < stop
+        row, column = next_tile(row, column, more, place, LAYOUT, ROWS, COLS)
+    return held
 
 
 @triton.jit(do_not_specialize=["seed", "rows", "steps", "abreast", "numel", "middle", "minor"])
@@ -151,14 +192,14 @@ def backward(
     WIDE: tl.constexpr = COLS if LAYOUT == LANES else COLS // 4
     SETS: tl.constexpr = PARTS if LAYOUT == LANES else 1
     DY_PARTS: tl.constexpr = 1 if ONE_DY else PARTS
-    base, tiles, unit, slot, place = place_of(
+    base, unit, slot, place = place_of(
         rows, steps, abreast, numel, width * UNIT, span * UNIT, LAYOUT, ROWS, COLS, PARTS, BIG
     )
-    end, rest = place[0], place[1]
+    first, stop = place[6], place[7]
     x_ptr += base
     dx_ptr += base
     dy_ptr += 0 if ONE_DY else base
-    row, column = position(0, place, ROWS, COLS, LAYOUT)
+    row, column = position(first, place, ROWS, COLS, LAYOUT)
     four = fetch(x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, PARTS, False)
     dfour = fetch(dy_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, DY_PARTS, ONE_DY)
     a, d = coefficients(
@@ -172,6 +213,7 @@ def backward(
 
     largest = zeros(SETS, DEEP, WIDE, tl.float32)
     sums = zeros(SETS * K, DEEP, WIDE, tl.float32)
+    tiles = tl.cdiv(stop - first, abreast)
     for tile in range(0, tiles):
         held, dheld, at, begin = four, dfour, row, column
         row, column = next_tile(row, column, tile + 1 < tiles, place, LAYOUT, ROWS, COLS)
@@ -204,16 +246,18 @@ def backward(
     limit = limits(a, d, M, N, SETS, NOISE)
     total = reduced(sums, LAYOUT, K, SETS)
     some_far = exceeds(largest, limit, SETS)
-    if some_far or end < rest:
+    cut, rest = left_over(numel, place, COLS * PARTS, LAYOUT)
+    if some_far or cut < stop:
         tl.debug_barrier()  # elements written above are written again, by other threads
+        end = place[0]
         far_limit = joined_sets(limit, 1, SETS, COLS)[0]
         far_a = joined_sets(a, M + 1, SETS, COLS)
         far_d = joined_sets(d, N + 1, SETS, COLS)
         far_sums = zeros(K, FAR_ROWS, FAR_COLS, tl.float64)
-        for tile in range(first_left(some_far, place, COLS * PARTS), tiles):
+        for n in range(tl.where(some_far, first, cut), stop, abreast):
             for piece in range(0, ROWS * COLS * PARTS, FAR_ROWS * FAR_COLS):
                 offset, mine = piece_of(
-                    tile, piece, place, LAYOUT, ROWS, COLS, PARTS, FAR_ROWS, FAR_COLS
+                    n, piece, place, rest, LAYOUT, ROWS, COLS, PARTS, FAR_ROWS, FAR_COLS
                 )
                 mine &= offset >= tl.where(some_far, 0, end)
                 x = tl.load(x_ptr + offset, mine, 0.0)
@@ -232,16 +276,14 @@ def backward(
         for i in tl.static_range(K):
             _write(da_ptr, db_ptr, b_ptr, unit, i, total[i], FORM, M, N)
     elif LAYOUT == LANES:
-        columns: tl.constexpr = COLS * PARTS
-        column = unit * PARTS + tl.arange(0, columns)
+        columns = width * UNIT * PARTS
+        column = unit * PARTS + tl.arange(0, COLS * PARTS)
         for i in tl.static_range(K):
-            row = sums_ptr + (i * (tl.num_programs(0) // tl.cdiv(width * UNIT, COLS)) + slot) * (
-                width * UNIT * PARTS
-            )
-            tl.store(row + column, total[i], column < width * UNIT * PARTS)
+            row = sums_ptr + (i * abreast * tl.num_programs(1) + slot) * columns
+            tl.store(row + column, total[i], column < columns)
     else:
         for i in tl.static_range(K):
-            tl.store(sums_ptr + i * tl.num_programs(0) + slot, total[i])
+            tl.store(sums_ptr + i * tl.num_programs(0) * tl.num_programs(1) + slot, total[i])
 
 
 @triton.jit(do_not_specialize=["count", "chunks"])

@@ -14,48 +14,46 @@ def place_of(
     rows, steps, abreast, numel, width, span, LAYOUT: tl.constexpr, ROWS: tl.constexpr,
     COLS: tl.constexpr, PARTS: tl.constexpr, BIG: tl.constexpr,
 ):  # fmt: skip
-    """Where the unit of this program begins, how many tiles the program has, its unit (in LANES its
-    first column), the place of its sums, and what its tiles need to know:
+    """Where the unit of this program begins, its unit (in LANES its first column), the place of its
+    sums, and what its tiles need to know:
 
-        end, rest       elements that aligned loads reach, and, if one of its tiles is cut off
-                        there, all elements (FLAT)
+        end             elements that aligned loads reach (FLAT), or all
         width           words from a row to the next
         rows, columns   that belong to the unit
         across          tiles side by side in a unit
-        first, abreast  the program takes tile ``first`` of the unit and then every ``abreast``-th
+        abreast         programs that advance side by side
+        first, stop     tile ``first`` of the unit is its first, then every ``abreast``-th to stop
+
+    Divisions take long, and loads wait for what is computed here.
     """
-    pid = tl.program_id(0)
+    pid, stretch = tl.program_id(0), tl.program_id(1)
     if LAYOUT == FLAT:
-        units, unit, start, columns, across, chunk = 1, 0, 0, COLS, 1, pid
+        unit, start, columns, across, turn = 0, 0, COLS, 1, pid
     elif LAYOUT == LANES:
         units = tl.cdiv(width, COLS)
-        unit, chunk, across = pid % units * COLS, pid // units, 1
+        unit, turn, across = pid % units * COLS, pid // units, 1
         start, columns = unit, tl.minimum(COLS, width - unit)
     else:
         units = width // span
-        unit, chunk, across = pid % units, pid // units, tl.cdiv(span, COLS)
+        unit, turn, across = pid % units, pid // units, tl.cdiv(span, COLS)
         start, columns = unit * span, span
-    slot = unit * (tl.num_programs(0) // units) + chunk if LAYOUT == RUNS else chunk
-    first = chunk // abreast * abreast * steps + chunk % abreast
-    tiles = tl.minimum(steps, tl.cdiv(tl.cdiv(rows, ROWS) * across - first, abreast))
-    end, rest = numel, numel
-    if LAYOUT == FLAT:
-        end = numel // 16 * 16
-        cut = end // (COLS * PARTS) - first
-        mine = (cut >= 0) & (cut % abreast == 0) & (cut // abreast < tiles)
-        rest = tl.where(mine, numel, end)
+    slot = stretch * abreast + turn
+    if LAYOUT == RUNS:
+        slot += unit * abreast * tl.num_programs(1)
+    first = stretch * abreast * steps + turn
+    stop = tl.minimum((stretch + 1) * abreast * steps, tl.cdiv(rows, ROWS) * across)
+    end = numel // 16 * 16 if LAYOUT == FLAT else numel
     if BIG:
-        width, end, rest = width.to(tl.int64), end.to(tl.int64), rest.to(tl.int64)
+        width, end = width.to(tl.int64), end.to(tl.int64)
     base = start.to(tl.int64) * PARTS if LAYOUT != FLAT else 0
-    return base, tiles, unit, slot, (end, rest, width, rows, columns, across, first, abreast)
+    return base, unit, slot, (end, width, rows, columns, across, abreast, first, stop)
 
 
 @triton.jit
-def position(tile, place, ROWS: tl.constexpr, COLS: tl.constexpr, LAYOUT: tl.constexpr):
-    """Row and column of a tile."""
-    n = place[6] + tile * place[7]
+def position(n, place, ROWS: tl.constexpr, COLS: tl.constexpr, LAYOUT: tl.constexpr):
+    """Row and column of tile ``n`` of the unit."""
     if LAYOUT == RUNS:
-        return n // place[5] * ROWS, n % place[5] * COLS
+        return n // place[4] * ROWS, n % place[4] * COLS
     else:
         return n * ROWS, 0
 
@@ -64,8 +62,8 @@ def position(tile, place, ROWS: tl.constexpr, COLS: tl.constexpr, LAYOUT: tl.con
 def next_tile(
     row, column, more, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr
 ):
-    """The tile after that at row and column; outside the tensor after the last."""
-    across, abreast = place[5], place[7]
+    """The tile after that at row and column; outside the tensor if there are no more."""
+    rows, across, abreast = place[2], place[4], place[5]
     if LAYOUT == RUNS:
         row += abreast // across * ROWS
         column += abreast % across * COLS
@@ -74,7 +72,7 @@ def next_tile(
         column = tl.where(inside, column, column - across * COLS)
     else:
         row += abreast * ROWS
-    return tl.where(more, row, place[3]), column
+    return tl.where(more, row, rows), column
 
 
 @triton.jit
@@ -83,7 +81,7 @@ def _words(
     PARTS: tl.constexpr,
 ):  # fmt: skip
     """Offsets of ROWS x COLS words, and which of them are inside."""
-    width, below, columns = place[2], place[3], place[4]
+    width, below, columns = place[1], place[2], place[3]
     i, j = tl.arange(0, ROWS)[:, None], tl.arange(0, COLS)[None, :]
     word = row * width + column + (i * width + j)
     if LAYOUT == FLAT:
@@ -141,7 +139,7 @@ def offsets_of(
     COLS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """Offsets of element ``i`` of those that the threads got from ``fetch``."""
-    width = place[2]
+    width = place[1]
     WORD: tl.constexpr = i // PARTS
     if LAYOUT == LANES:
         j, k = tl.arange(0, ROWS // 4)[:, None], tl.arange(0, COLS)[None, :]
@@ -153,28 +151,34 @@ def offsets_of(
 
 
 @triton.jit
-def first_left(whole, place, SIZE: tl.constexpr):
-    """The first tile that a second sweep has to take: all, or that which is cut off."""
-    cut = (place[0] // SIZE - place[6]) // place[7]
-    return tl.where(whole, 0, cut).to(tl.int32)
+def left_over(numel, place, SIZE: tl.constexpr, LAYOUT: tl.constexpr):
+    """The tile of this program which aligned loads do not reach the end of, and the number of
+    elements up to there; without such a tile ``stop`` and what aligned loads reach."""
+    end, abreast, first, stop = place[0], place[5], place[6], place[7]
+    cut, rest = stop, end
+    if LAYOUT == FLAT:
+        n = (end // SIZE).to(tl.int32)
+        mine = (end < numel) & (n >= first) & (n < stop) & ((n - first) % abreast == 0)
+        cut, rest = tl.where(mine, n, stop), tl.where(mine, numel, end)
+    return cut, rest
 
 
 @triton.jit
 def piece_of(
-    tile, piece, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    n, piece, place, rest, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
     PARTS: tl.constexpr, FAR_ROWS: tl.constexpr, FAR_COLS: tl.constexpr,
 ):  # fmt: skip
-    """Offsets of the elements of a piece of a tile, and which of them are inside."""
-    row, column = position(tile, place, ROWS, COLS, LAYOUT)
+    """Offsets of the elements of a piece of tile ``n``, and which of them are inside."""
+    row, column = position(n, place, ROWS, COLS, LAYOUT)
     ACROSS: tl.constexpr = COLS * PARTS // FAR_COLS
     n = piece // (FAR_ROWS * FAR_COLS)
     i = row + n // ACROSS * FAR_ROWS + tl.arange(0, FAR_ROWS)[:, None]
     j = column * PARTS + n % ACROSS * FAR_COLS + tl.arange(0, FAR_COLS)[None, :]
-    offset = i * (place[2] * PARTS) + j
+    offset = i * (place[1] * PARTS) + j
     if LAYOUT == FLAT:
-        here = offset < place[1]
+        here = offset < rest
     else:
-        here = (i < place[3]) & (j < place[4] * PARTS)
+        here = (i < place[2]) & (j < place[3] * PARTS)
     return offset, here
 
 
