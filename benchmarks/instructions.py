@@ -1,10 +1,10 @@
-"""What backward asks of an NVIDIA GPU, read in its machine code: python benchmarks/instructions.py
+"""What the kernels ask of an NVIDIA GPU, read in machine code: python benchmarks/instructions.py
 
-Compiles the kernel for sm_90 as it is run, without a GPU, and prints for an element in the loop
-over the tiles: instructions; registers they read; cycles in which a scheduler could issue them. An
-instruction takes one, and one more if it reads two registers of one bank: there are two banks, of
-even and of odd registers, each of which hands over one register a cycle. A register that the
-instruction before it kept (``.reuse``) is not read again.
+Compiles them for sm_90 as they are run, without a GPU, and prints for an element in the loop over
+the tiles, or where there is no loop on the way to the end: instructions; registers they read;
+cycles in which a scheduler could issue them. An instruction takes one, and one more if it reads two
+registers of one bank: there are two banks, of even and of odd registers, each of which hands over
+one register a cycle. A register that the instruction before it kept (``.reuse``) is not read again.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -35,12 +36,16 @@ NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
 SHAPE = ("NOISE", "LAYOUT", "ROWS", "COLS", "PARTS", "UNIT", "FAR_ROWS", "FAR_COLS", "BIG")
 
 
-def compile_backward(plan: Plan, dtype: str, registers: int) -> bytes:
+def compile_kernel(plan: Plan, dtype: str, registers: int) -> bytes:
     constants = dict(zip(SHAPE, plan.shape, strict=True))
-    constants |= {"FORM": 0, "M": 5, "N": 4, "seed_ptr": None, "NVIDIA": True, "EARLY": True}
-    constants |= {"ONE_DY": False, "ALONE": plan.alone}
+    constants |= {"FORM": 0, "M": 5, "N": 4, "seed_ptr": None, "NVIDIA": True}
+    if plan.kernel == "forward":
+        constants |= {"BATCH": plan.batch, "MORE": plan.more}
+    else:
+        constants |= {"ONE_DY": False, "ALONE": plan.alone, "EARLY": True}
     options = {"num_warps": plan.threads // 32, "maxnreg": registers}
-    code: bytes = build(sweeps.backward, dtype, "cuda", options, **constants).asm["cubin"]
+    kernel = getattr(sweeps, plan.kernel)
+    code: bytes = build(kernel, dtype, "cuda", options, **constants).asm["cubin"]
     return code
 
 
@@ -53,8 +58,9 @@ def disassemble(code: bytes) -> list[str]:
     return done.stdout.splitlines()
 
 
-def main_loop(lines: list[str]) -> list[str]:
-    """The instructions from a label to a jump back to it: those with the most multiply-adds."""
+def main_part(lines: list[str], loop: bool) -> list[str]:
+    """The instructions from a label to a jump back to it: those with the most multiply-adds. Or
+    those up to the first exit."""
     instructions: list[str] = []
     labels: dict[str, int] = {}
     loops: list[list[str]] = []
@@ -63,6 +69,8 @@ def main_loop(lines: list[str]) -> list[str]:
             labels[label[1]] = len(instructions)
         elif found := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(.*?);", line):
             instructions.append(re.sub(r"^@!?U?P\w+ ", "", found[1].strip()))
+            if not loop and instructions[-1] == "EXIT":
+                return instructions
             back = re.search(r"BRA.*(\.L_x_\d+)", found[1])
             if back and back[1] in labels:
                 loops.append(instructions[labels[back[1]] :])
@@ -86,22 +94,24 @@ def main() -> None:
     parser.add_argument("--registers", type=int, nargs="+", help="instead of the plan's")
     parser.add_argument("--kinds", action="store_true", help="also how many there are of each")
     args = parser.parse_args()
-    print("| backward | registers | instructions | registers read | cycles |")
+    print("| kernel | registers | instructions | registers read | cycles |")
     print("|---|---:|---:|---:|---:|")
-    for case, (shape, order, groups) in CASES.items():
-        for dtype, name in NAMES.items():
-            cpu = torch.device("cpu")
-            plan = plan_for("backward", cpu, dtype, torch.Size(shape), order, groups, 1, False)
-            for registers in args.registers or [plan.registers]:
-                loop = main_loop(disassemble(compile_backward(plan, name, registers)))
-                banks = list(reads(loop))
-                elements = 4 * (4 // dtype.itemsize)
-                numbers = len(loop), sum(map(sum, banks)), sum(max(1, *b) for b in banks)
-                cells = " | ".join(f"{n / elements:.1f}" for n in numbers)
-                print(f"| {case}, {name} | {registers} | {cells} |", flush=True)
-                if args.kinds:
-                    kinds = Counter(i.split()[0].split(".")[0] for i in loop)
-                    print("  ", " ".join(f"{k} {v}" for k, v in kinds.most_common()))
+    for kernel, (case, (shape, order, groups)), (dtype, name) in product(
+        ("forward", "backward"), CASES.items(), NAMES.items()
+    ):
+        cpu = torch.device("cpu")
+        plan = plan_for(kernel, cpu, dtype, torch.Size(shape), order, groups, 1, False)
+        for registers in args.registers or [plan.registers]:
+            lines = disassemble(compile_kernel(plan, name, registers))
+            part = main_part(lines, loop=kernel == "backward" or plan.more)
+            banks = list(reads(part))
+            elements = 4 * (4 // dtype.itemsize) * plan.batch
+            numbers = len(part), sum(map(sum, banks)), sum(max(1, *b) for b in banks)
+            cells = " | ".join(f"{n / elements:.1f}" for n in numbers)
+            print(f"| {kernel}, {case}, {name} | {registers} | {cells} |", flush=True)
+            if args.kinds:
+                kinds = Counter(i.split()[0].split(".")[0] for i in part)
+                print("  ", " ".join(f"{k} {v}" for k, v in kinds.most_common()))
     print(f"\nCompiled by Triton {triton.__version__}.")
 
 
