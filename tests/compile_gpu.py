@@ -61,6 +61,13 @@ if __name__ == "__main__":
         ("fp16", RUNS, 1, 3, 0, 1, True, False, False),
         ("fp32", LANES, 2, 0, 2, 2, False, False, False),
     ]
+    # Two units side by side in one word: Triton takes a width of 1 for a constant.
+    names = ("LAYOUT", "ROWS", "COLS", "UNIT", "FAR_ROWS", "FAR_COLS")
+    narrow = dict(zip(names, (2, 512, 1, 1, 64, 2), strict=True))
+    narrow |= {"FORM": 0, "M": 5, "N": 4, "NOISE": 0, "PARTS": 2, "BIG": True, "NVIDIA": True}
+    narrow |= {"width": 1, "span": 1, "seed_ptr": None, "BATCH": 2, "MORE": True}
+    build(sweeps.forward, "bf16", "cuda", {}, **narrow)
+    print("cuda bf16 one word wide")
     for target, case in [("cuda", c) for c in cases] + [("hip", c) for c in cases[:2]]:
         build_pair(target, *case)
         print(target, *case)

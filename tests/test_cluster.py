@@ -3,11 +3,13 @@
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
+import torch
 from small_runs import numbers_of, small, trainers, wait_for
 
 from padenet.experiments import cluster
@@ -137,3 +139,37 @@ def test_a_killed_worker_is_replaced_and_its_run_goes_on(tmp_path):
     for config in (cut, other):
         train(config, tmp_path / "alone" / config.name, Place(device="cpu"))
         assert numbers_of(tmp_path / config.name) == numbers_of(tmp_path / "alone" / config.name)
+
+
+class ClosedRay:
+    """A cluster that answers, and lets nobody in."""
+
+    def init(self, **options):
+        raise ConnectionError("Failed to connect to Ray cluster\nand more")
+
+
+@pytest.mark.parametrize("token", [True, False])
+def test_a_token_is_shown_and_a_closed_door_explained(token, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    if token:
+        (tmp_path / ".ray").mkdir()
+        (tmp_path / ".ray" / "auth_token").write_text("secret")
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    monkeypatch.setattr(cluster, "require", lambda *names: ClosedRay())
+    monkeypatch.setattr(cluster, "check_reachable", lambda address: None)
+    with pytest.raises(
+        ConnectionError, match=r"'box:1' does not let this machine in \(Failed.*tok"
+    ):
+        cluster.connect("box:1", 2)
+    assert os.environ.get("RAY_AUTH_MODE") == ("token" if token else None)
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    with pytest.raises(ConnectionError, match="no Ray cluster at 'auto'"):
+        cluster.connect("auto", 2)
+
+
+def test_cores_are_the_machine_s_and_not_torch_s(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    torch.set_num_threads(1)
+    assert cluster.count_cores() == 8

@@ -10,7 +10,7 @@ import pytest
 import torch
 from exact import CHUNK, Near, assert_near, exact
 
-from padenet import PAU, RPAU, rational
+from padenet import PAU, RPAU, functional, rational
 from padenet.spec import FORMS
 
 DEGREES = [(0, 0), (3, 0), (0, 3), (5, 4), (4, 5), (7, 6), (12, 12)]
@@ -86,6 +86,18 @@ def test_float64_within_the_rounding_bound(form, gen, backend):
     got = everything(dy, x, a, b, **options)
     for name, g, w in zip(NAMES, got, exact(dy, x, a, b, digits="mpfr", **options), strict=True):
         assert_near(g, w, name)
+
+
+def test_q_reaches_the_kernels_as_a_float(gen, backend, monkeypatch):
+    """A kernel that was compiled for a whole number would keep it."""
+    a, b = coefficients(5, 4, "safe", gen)
+    x = torch.randn(40, generator=gen)
+    seen = []
+    forward = functional.apply
+    monkeypatch.setattr(functional, "apply", lambda *args: seen.append(args[4].q) or forward(*args))
+    got = [rational(x, a, b, q=q) for q in (1, 0.5, 1.0)]
+    assert list(map(type, seen)) == [float] * 3
+    assert torch.equal(got[0], got[2]) and not torch.equal(got[0], got[1])
 
 
 @pytest.mark.parametrize("coefficient_dtype", [torch.float64, torch.float32, *HALVES])

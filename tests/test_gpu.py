@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from interpreter import patch_language_once_a_launch, remember_types
 
 from padenet import functional, rational, reference
+from padenet.kernels import gpu
 from padenet.kernels.gpu import plan
 from padenet.spec import FORMS, Spec
 
@@ -103,6 +104,67 @@ def test_any_strides(kind, groups, dtype, gen):
     else:
         x = torch.cat([x.new_zeros(1), x.flatten()])[1:].view(x.shape)
     check(x, dy, "safe", 5, 4, gen, groups)
+
+
+@pytest.mark.parametrize("groups", [None, 5])
+def test_sixteen_bits_within_a_word(groups, gen, monkeypatch):
+    """A tensor that begins there is not read as words of 32 bits: a GPU refuses such loads."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    x, dy = (torch.randn(8, 3, 5, 5, generator=gen).to(device, BF16)[i] for i in (1, 3))
+    a, b = coefficients(5, 4, "safe", gen, groups)
+    starts = []
+    launch = gpu._launch
+    monkeypatch.setattr(
+        gpu,
+        "_launch",
+        lambda plan, tensors, *rest: (
+            starts.extend(t.data_ptr() & 3 for t in tensors) or launch(plan, tensors, *rest)
+        ),
+    )
+    spec = Spec("safe", 1.0, 1)
+    on_device = [c.to(device) for c in (a, b)]
+    y = gpu.forward(x, *on_device, None, spec)
+    got = y, *gpu.backward(dy, x, *on_device, None, spec)
+    assert x.data_ptr() & 3 and dy.data_ptr() & 3 and starts and not any(starts)
+    x, dy = x.cpu(), dy.cpu()
+    for name, g, w in zip(NAMES, got, exact(dy, x, a, b), strict=True):
+        assert_near(g.cpu(), w, name)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16, torch.float64], ids=str)
+def test_coefficients_of_any_dtype(dtype, gen):
+    x, dy = torch.randn(2, 200, generator=gen)
+    a, b = (c.to(dtype) for c in coefficients(5, 4, "safe", gen))
+    got = everything(dy, x, a, b)
+    assert [t.dtype for t in got] == [F32, F32, dtype, dtype]
+    for name, g, w in zip(NAMES, got, exact(dy, x, a, b), strict=True):
+        assert_near(g, w, name)
+
+
+def test_an_old_triton_is_refused(monkeypatch):
+    gpu._find.cache_clear()
+    try:
+        monkeypatch.setattr("triton.__version__", "3.4.0")
+        assert "Triton 3.4.0 is too old, the kernels need 3.5" in gpu.missing()
+    finally:
+        gpu._find.cache_clear()
+
+
+def test_an_old_gpu_is_refused(monkeypatch):
+    monkeypatch.setattr(gpu, "_on_nvidia", lambda: True)
+    monkeypatch.setattr(gpu, "_capability", lambda device: (7, 5))
+    assert "capability 7.5, the kernels need 8.0" in gpu.too_old(0)
+    assert not gpu._early.__wrapped__(0)
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+@pytest.mark.parametrize("kernel", ["forward", "backward"])
+def test_offsets_up_to_a_tile_beyond_the_end_fit(kernel, dtype):
+    for numel in (2**31 - 1, 2**31 - 511, plan._BIG, plan._BIG - 1, 2**31 - 2**13):
+        p = plan.plan_for(kernel, torch.device("cpu"), dtype, torch.Size([numel]), (), 1, 0, False)
+        rows, *_, width, _, _, _ = p.numbers
+        big = p.shape[-1]
+        assert big or (rows + 1) * width < 2**31
 
 
 @pytest.mark.parametrize("shape, groups", [((0, 4), None), ((0, 4), 2), ((), None), ((1, 1), 1)])
@@ -297,4 +359,4 @@ def test_compiles_for_nvidia_and_amd(tmp_path):
     env["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
     done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("cuda") == 5 and done.stdout.count("hip") == 2
+    assert done.stdout.count("cuda") == 6 and done.stdout.count("hip") == 2

@@ -131,6 +131,50 @@ def test_errors_of_the_command(sources, tmp_path, capsys):
     assert "none is neither" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("file", ["metrics.jsonl", "result.json", "checkpoint.pt"])
+@pytest.mark.parametrize("command", ["pack", "report"])
+def test_no_run_is_hidden_for_want_of_its_config(tmp_path, capsys, command, file):
+    runs, out = tmp_path / "runs", tmp_path / "out"
+    pack([make_run(seed=0), make_run(seed=1)], tmp_path / "packed")
+    unpack_runs(tmp_path / "packed", runs)
+    (runs / "empty").mkdir()
+    (runs / "other").mkdir()
+    (runs / "other" / "notes.json").write_text("{}")
+    assert len(read_sources([runs])) == 2
+    nameless = runs / "deep" / "er"
+    nameless.mkdir(parents=True)
+    (nameless / file).write_text("")
+    assert main([command, str(runs), *(["--out"] if command == "report" else []), str(out)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{nameless} has {file} and no config.json" in line and "Put back a copy" in line
+    assert not out.exists()
+    with pytest.raises(ValueError, match=rf"er has {file} and no config\.json"):
+        read_sources([nameless])
+
+
+def test_unpacking_beside_a_run_without_its_config_writes_nothing(tmp_path):
+    runs = [make_run(seed=0), make_run(seed=1)]
+    pack(runs, tmp_path / "packed")
+    nameless = tmp_path / "runs" / runs[1].config.name
+    nameless.mkdir(parents=True)
+    (nameless / "result.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"-s1 has result\.json and no config\.json"):
+        unpack_runs(tmp_path / "packed", tmp_path / "runs")
+    assert [p.name for p in (tmp_path / "runs").rglob("*.json")] == ["result.json"]
+
+
+@pytest.mark.parametrize("options", [[], ["--unpack"]])
+@pytest.mark.parametrize("name", ["file/x", "file/x/y"])
+def test_out_below_a_file_is_named(sources, tmp_path, capsys, name, options):
+    (tmp_path / "file").write_text("mine")
+    assert main(["pack", *options, str(sources[0]), str(tmp_path / name)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    place = (tmp_path / name) if options else (tmp_path / name).parent  # what was to be made
+    assert line.startswith(f"padenet: {place}")
+    assert "cannot be written (" in line and "choose another directory" in line
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 def test_why_a_run_stopped_and_what_was_pruned_travel_too(tmp_path, capsys):
     begun = make_run(status="unfinished")
     run = replace(begun, failure="OSError: full", pruning='{"fraction": 20}')

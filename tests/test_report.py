@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import math
 from dataclasses import replace
 
 import pytest
@@ -20,7 +19,6 @@ from padenet.experiments.report.page.data import unit_records
 from padenet.experiments.report.paper import paper_cell
 from padenet.experiments.report.results import mark_best, results_tables
 from padenet.experiments.report.table import Column, Entry, Table
-from padenet.experiments.report.units import plot_coefficients, plot_units, shown_run
 from padenet.experiments.store import RESULT, Run, pack
 
 
@@ -226,20 +224,6 @@ def test_page_keeps_first_seeds_and_fewer_epochs_on_a_budget():
     assert len(json.dumps(few[0]["layers"][0]["epochs"][3][0][1])) <= len("-0.123456e-05")
 
 
-def test_figures_without_usable_units():
-    run = make_run(epochs=2)
-    broken = {"features.0": {"a": [None, math.nan], "b": [1.0]}}
-    metrics = [{**m, "units": broken} for m in run.metrics]
-    assert plot_units(Run(run.config, metrics, run.result)) is None
-    assert plot_coefficients(Run(run.config, metrics, run.result)) is None
-    assert shown_run(collect([make_run(activation="relu", epochs=2)])[0]) is None
-
-
-def test_figure_shows_the_first_finished_seed():
-    runs = [lost("pau", 0), *seeds("pau", [90, 90, 90])[1:]]
-    assert shown_run(collect(runs)[0]).config.seed == 1
-
-
 def test_embedded_data_cannot_end_the_script():
     text = embed({"name": "</script><!--"})
     assert "<" not in text
@@ -258,7 +242,7 @@ def test_whole_report(tmp_path):
     figures.append("curves-mnist-vgg")
     assert written == sorted(
         [f"figures/{n}.{e}" for n in figures for e in ("png", "pdf")]
-        + ["report.html", "report.md"]
+        + ["files.txt", "report.html", "report.md"]
         + [f"tables/{n}.{e}" for n in tables for e in ("csv", "md", "tex")]
     )
     text = (out / "report.md").read_text(encoding="utf-8")
@@ -268,6 +252,8 @@ def test_whole_report(tmp_path):
     for wanted in ("NVIDIA H200", "2.13.0", "5e6f8ce", "mnist-vgg-pau-s3", "4/5 seeds; 1 diverged"):
         assert wanted in text
     assert all(f"]({f})" in text for f in written if f.startswith("figures"))
+    wide = "![MNIST, VGG, RPAU, seed 0; band: the noise, 10 times as wide](figures/units-mnist-vgg-"
+    assert f"{wide}rpau.png)" in text and text.count("10 times") == 2
     assert (out / "figures/curves-mnist-vgg.png").read_bytes()[:4] == b"\x89PNG"
     assert (out / "figures/units-mnist-vgg-rpau.pdf").read_bytes()[:4] == b"%PDF"
 

@@ -224,6 +224,28 @@ def test_another_run_has_its_own_layers(page):
     assert all(p.get_attribute("d") for p in find(page, "#layers path.noise"))
 
 
+def test_band_can_be_seen_and_the_legend_says_how_wide_it_is(page):
+    def choose(name):
+        next(o for o in find(page, "#run option") if name in o.text).click()
+        return page.find_element("css selector", "#units .legend").text
+
+    assert choose("· PAU · seed 0") == "unit start"
+    assert choose("· RPAU · seed 0") == "unit start 10 times the noise (95 %)"
+    note = page.find_element("id", "units-note").text
+    assert note.endswith("up to ±1 % of each coefficient; the band shows it 10 times as wide.")
+    widths = page.execute_script(
+        "const run = player.run, [a, b] = groupsOf(run.layers[0].epochs.at(-1))[0];"
+        "return [bandWidth(run, a, b, 3), 1.96 * spread(run.form, a, b, 3, 0.01)]"
+    )
+    assert widths[0] == pytest.approx(10 * widths[1], rel=1e-12)
+    heights = page.execute_script(
+        "return player.layers.map(({noise, xs, X}) => { const d = noise.getAttribute('d');"
+        "const points = d.slice(1, -1).split('L').map(p => p.split(',').map(Number));"
+        "return Math.max(...xs.map((_, i) => Math.abs(points[i][1] - points.at(-1 - i)[1]))) })"
+    )
+    assert min(heights) > 2 * 2  # twice the line's
+
+
 def test_theme(page):
     def ground():
         return page.execute_script("return getComputedStyle(document.body).backgroundColor")

@@ -192,6 +192,29 @@ def test_command_refuses(recipe, tmp_path, capsys):
         assert capsys.readouterr().err == said
 
 
+def test_what_would_fail_every_run_is_refused_once(recipe, tmp_path, capsys):
+    table = ["sweep", "table2", "--only", "*relu-s0", "--out", str(tmp_path / "runs")]
+    assert main([*table, "--data-dir", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "mnist is not in" in said and "padenet data fetch" in said
+    assert not any((tmp_path / "runs").iterdir())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "mkdir", lambda *args, **options: os.mkdir("/dev/null/x"))
+        assert main(["sweep", str(recipe), "--out", str(tmp_path / "y")]) == 2
+    assert capsys.readouterr().err.endswith("y (Not a directory). Name another directory.\n")
+    Path(recipe).write_text(RUNS.replace('"prelu"', '"relux"'))
+    assert main(["sweep", str(recipe), "--out", str(tmp_path / "x"), "--dry-run"]) == 2
+    assert "unknown activation 'relux'" in capsys.readouterr().err
+
+
+def test_a_reader_may_have_seen_enough(tmp_path):
+    command = [sys.executable, "-m", "padenet", "data", "list", "--data-dir", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, said) == (0, b"")
+
+
 def test_time_limit(recipe, tmp_path, capsys):
     args = ["sweep", recipe, "--out", str(tmp_path / "out"), "--device", "cpu"]
     assert main([*args, "--time-limit", "0s"]) == 4
@@ -318,7 +341,7 @@ def test_train_with_jobs(tmp_path, capsys, monkeypatch):
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 def test_a_killed_sweep_leaves_nothing_behind_and_goes_on(tmp_path):
     recipe, out = tmp_path / "mine.py", tmp_path / "out"
-    recipe.write_text(RUNS.replace("epochs=2, batch_size=128", "epochs=5, batch_size=16"))
+    Path(recipe).write_text(RUNS.replace("epochs=2, batch_size=128", "epochs=5, batch_size=16"))
     runs = find_runs(str(recipe))[:2]
     args = ["sweep", str(recipe), "--out", str(out), "--device", "cpu", "--only", "*s0"]
     command = [sys.executable, "-m", "padenet", *args, "--jobs", "2", "--threads", "1"]

@@ -30,7 +30,7 @@ from padenet.tracing import (
 )
 
 # torch.compile asks once, while it traces, and keeps the answer.
-for _ask in (native.missing, gpu.missing, fused.teach_inductor):
+for _ask in (native.missing, gpu.missing, gpu.too_old, fused.teach_inductor):
     _ask._dynamo_marked_constant = True  # type: ignore
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -67,9 +67,8 @@ def rational(
         Tensor with the shape, dtype, device and memory format of ``x``. float16 and bfloat16 are
         computed in float32 and rounded once.
     """
-    spec = Spec(form, q, channel_dim)
-    check_spec(spec)
-    return apply(x, a, b, None, spec)
+    check_spec(Spec(form, q, channel_dim))
+    return apply(x, a, b, None, Spec(form, float(q), channel_dim))
 
 
 def apply(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:

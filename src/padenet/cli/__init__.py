@@ -7,6 +7,7 @@ so that ``padenet --help`` is quick.
 
 import argparse
 import importlib
+import os
 import sys
 
 import padenet
@@ -46,7 +47,12 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; 2 for bad input or a failed run, with one line that says what to do."""
     args = build_parser().parse_args(argv)
     try:
-        return args.run(args) or 0
+        code: int = args.run(args) or 0
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # what reads our output has seen enough, such as head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, TypeError, OSError, ImportError) as error:
         print(f"padenet: {error}", file=sys.stderr)
         return 2

@@ -50,8 +50,10 @@ def run(args: argparse.Namespace) -> int:
     deadline = time.time() + args.time_limit  # the imports take seconds too
     from padenet.experiments.config import check_read
     from padenet.experiments.jobs import check_jobs
+    from padenet.experiments.run import check_names
     from padenet.experiments.sweep import (
         check_directories,
+        check_work,
         choose,
         exit_code,
         find_runs,
@@ -64,11 +66,15 @@ def run(args: argparse.Namespace) -> int:
     check_jobs(args.jobs)
     configs = choose(find_runs(args.recipe), args.only, given(args))
     check_read(configs, given(args))
+    for config in configs:
+        check_names(config)
     check_directories(configs, args.out)
     statuses = [look(c, args.out) for c in configs]
     if args.dry_run:
         print_plan(statuses, args)
         return 0
+    if args.ray is None:  # a cluster may have what this machine has not
+        check_work(statuses, args.out, place.data_dir)
     if not args.quiet:
         print(f"{len(configs)} runs in {args.out}: {count(statuses)}", flush=True)
     with show(statuses, args) as report:

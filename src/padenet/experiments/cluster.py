@@ -8,13 +8,12 @@ checkpoint in that directory.
 import math
 import os
 import socket
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from padenet.experiments.config import Config
 from padenet.experiments.jobs import TRIES, attempt, check_jobs, record_death, taken_up
@@ -46,7 +45,7 @@ def run_on_ray(
     begun = time.time()
     if begun >= place.deadline:
         return
-    cores = torch.get_num_threads()
+    cores = count_cores()
     ray = connect(address, cores)
     try:
         place = replace(place, device=choose_device(place.device, ray.cluster_resources()))
@@ -84,10 +83,12 @@ def run_on_ray(
 
 def connect(address: str, cores: int) -> Any:
     """Ray, joined to the cluster or with a new one on this machine."""
-    # Ray reads these as it is imported: it is to send nothing home, and to leave the choice of
-    # GPUs alone for a task that asks for none.
+    # Ray reads these as it is imported: it is to send nothing home, to leave the choice of GPUs
+    # alone for a task that asks for none, and to show the token of the cluster.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if address != "local" and _has_token() and "ray" not in sys.modules:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
     ray = require("ray", "cluster")
     check_reachable(address)
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
@@ -96,8 +97,20 @@ def connect(address: str, cores: int) -> Any:
     try:
         ray.init(address=address, **options)
     except ConnectionError as error:
-        raise _no_cluster(address, str(error).splitlines()[0]) from error
+        reason = str(error).splitlines()[0]
+        if address == "auto":
+            raise _no_cluster(address, reason) from error
+        raise ConnectionError(
+            f"the Ray cluster at {address!r} does not let this machine in ({reason}). It may want "
+            "a token, in ~/.ray/auth_token: see docs/sweeps.md."
+        ) from error
     return ray
+
+
+def _has_token() -> bool:
+    """Whether this machine holds the token of a cluster, where Ray looks for it."""
+    told = os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")
+    return bool(told) or Path("~/.ray/auth_token").expanduser().is_file()
 
 
 def check_reachable(address: str) -> None:
@@ -141,6 +154,12 @@ def check_share(share: dict[str, float], machines: list[dict[str, float]]) -> No
             f"a run asks for {wanted:g} CPU cores, and no machine of the Ray cluster has more than "
             f"{most:g}{' beside a GPU' if share['num_gpus'] else ''}. Give fewer --threads."
         )
+
+
+def count_cores() -> int:
+    """Those that this process may use, however many threads torch was told to."""
+    mine = getattr(os, "sched_getaffinity", None)
+    return len(mine(0)) if mine else os.cpu_count() or 1
 
 
 def _share(cores: int, jobs: int) -> float:

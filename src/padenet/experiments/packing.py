@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 
-from padenet.experiments.disk import write
+from padenet.experiments.config import Config
+from padenet.experiments.disk import write, writing
 from padenet.experiments.store import Run, RunDirectory, pack, read_runs
 
 
@@ -13,10 +14,12 @@ def read_sources(sources: Iterable[str | Path]) -> list[Run]:
     """The runs of directories and packed files, each once, sorted by name.
 
     Of the same run the finished record is kept or, of two unfinished ones, the longer. Two
-    finished records that differ are refused, and so are two configs under one name.
+    finished records that differ are refused, and so are two configs under one name and what a run
+    left behind without a config.
     """
     kept: dict[str, tuple[Run, str | Path]] = {}
     for source in sources:
+        _refuse_nameless(Path(source))
         for run in read_runs(source):
             name = run.config.name
             here = (run, source)
@@ -33,7 +36,8 @@ def pack_runs(sources: Iterable[str | Path], path: str | Path) -> list[Run]:
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a directory. Name a file, e.g. runs.jsonl.gz.")
     runs = read_sources([*([path] if path.exists() else []), *sources])
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
     pack(runs, path)
     return runs
 
@@ -50,6 +54,7 @@ def unpack_runs(source: str | Path, folder: str | Path) -> list[Run]:
     for run in runs:
         directory = RunDirectory(Path(folder) / run.config.name)
         if not directory.config_file.exists():
+            directory.check(run.config)
             chosen.append((run, directory))
             continue
         there = (directory.read(), directory.path)
@@ -59,6 +64,14 @@ def unpack_runs(source: str | Path, folder: str | Path) -> list[Run]:
     for run, directory in chosen:
         _replace(directory, run)
     return runs
+
+
+def _refuse_nameless(source: Path) -> None:
+    """No run may be left out in silence because its config.json is gone."""
+    for folder in sorted({path.parent for path in source.rglob("*")}):
+        directory = RunDirectory(folder)
+        if not directory.config_file.exists():
+            directory.check(Config())  # of whichever run: it looks at no value before the file
 
 
 def _replace(directory: RunDirectory, run: Run) -> None:

@@ -103,13 +103,7 @@ def steps(
 ) -> Generator[Progress, None, None]:
     """``train`` in steps of one batch. The caller may do other things between them."""
     place, ranks = place or Place(), ranks or Ranks()
-    for kind, name, known in (
-        ("data set", config.dataset, NAMES),
-        ("net", config.net, NETS),
-        ("activation", config.activation, ACTIVATIONS),
-    ):
-        if name not in known:
-            raise unknown(kind, name, known)
+    check_names(config)
     directory = RunDirectory(path)
     with ExitStack() as stack:
         if ranks.leads:
@@ -129,6 +123,17 @@ def steps(
             if ranks.leads:
                 directory.write_failure(error)
             raise
+
+
+def check_names(config: Config) -> None:
+    """Refuse a data set, net or activation that does not exist."""
+    for kind, name, known in (
+        ("data set", config.dataset, NAMES),
+        ("net", config.net, NETS),
+        ("activation", config.activation, ACTIVATIONS),
+    ):
+        if name not in known:
+            raise unknown(kind, name, known)
 
 
 def _train(

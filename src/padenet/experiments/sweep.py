@@ -19,6 +19,7 @@ from traceback import extract_tb
 from typing import Any, Literal
 
 from padenet.experiments.config import Config
+from padenet.experiments.data import SOURCES, locate
 from padenet.experiments.jobs import run_all, taken_up
 from padenet.experiments.outcome import Outcome, Report, say_nothing
 from padenet.experiments.recipes import RECIPES
@@ -137,6 +138,24 @@ def check_directories(configs: Iterable[Config], out: str | Path) -> None:
         directory = RunDirectory(Path(out) / config.name)
         directory.check_whole()
         directory.check(config)
+
+
+def check_work(statuses: Iterable[Status], out: str | Path, data_dir: str | None) -> None:
+    """Refuse, before any work, what would fail every run in the same way."""
+    try:
+        Path(out).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"cannot make {out} ({error.strerror}). Name another directory.") from None
+    wanted = dict.fromkeys(s.config.dataset for s in statuses if s.result is None)
+    absent = []
+    for name in wanted:
+        try:
+            if name in SOURCES:
+                locate(name, data_dir)
+        except FileNotFoundError as error:
+            absent.append(error)
+    if absent and len(absent) == len(wanted):
+        raise absent[0]
 
 
 def sweep(

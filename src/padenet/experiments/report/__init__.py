@@ -9,6 +9,7 @@
     curves.py, units.py                        the figures
     pruning.py                                 table and figure of pruned nets
     document.py, page/                         report.md, report.html
+    publish.py                                 a report in the place of the one before
 
 Data flow one way: a report reads runs and never changes them.
 """
@@ -35,9 +36,16 @@ from padenet.experiments.report.pruning import (
     pruning_curves,
     pruning_table,
 )
+from padenet.experiments.report.publish import publishing
 from padenet.experiments.report.results import results_tables
 from padenet.experiments.report.table import Table
-from padenet.experiments.report.units import plot_coefficients, plot_units, shown_layers, shown_run
+from padenet.experiments.report.units import (
+    band_scale,
+    plot_coefficients,
+    plot_units,
+    shown_layers,
+    shown_run,
+)
 from padenet.experiments.store import Run
 from padenet.figures import save
 from padenet.files import replacing
@@ -57,15 +65,23 @@ def write_report(source: str | Path, out: str | Path, title: str = TITLE) -> lis
         report.md, report.html
         tables/     every table as .md, .tex (booktabs) and .csv
         figures/    learning curves, learned activations, coefficients, as .png and .pdf
+        files.txt   the names of all these
+
+    Of a report that is there already nothing stays; files that it did not list do.
 
     Returns:
-        The files written.
+        The files of the report.
     """
     runs = read_sources([source])
-    out = Path(out)
-    for folder in ("tables", "figures"):
-        (out / folder).mkdir(parents=True, exist_ok=True)
     cells = collect(runs)
+    with publishing(Path(out)) as folder:
+        files = [path.relative_to(folder) for path in _write_files(runs, cells, folder, title)]
+    return [Path(out) / name for name in files]
+
+
+def _write_files(runs: list[Run], cells: list[Cell], out: Path, title: str) -> list[Path]:
+    for folder in ("tables", "figures"):
+        (out / folder).mkdir()
     results = results_tables(cells)
     pruned = pruning_curves(runs)
     more = [pruning_table(pruned)] if pruned else []
@@ -113,7 +129,9 @@ def make_figures(
         caption = _describe(cell, run)
         name = _file_name(*cell.key)
         if figure := plot_units(run):
-            yield "Learned activations", caption, f"units-{name}", figure
+            scale = band_scale(run)
+            wider = f"; band: the noise, {scale} times as wide" if scale > 1 else ""
+            yield "Learned activations", caption + wider, f"units-{name}", figure
         if figure := plot_coefficients(run):
             yield "Coefficients by epoch", caption, f"coefficients-{name}", figure
 

@@ -1,7 +1,8 @@
 """The Triton kernels (``sweeps.py``) on GPU tensors: asks for a plan (``plan.py``) and launches.
 
 Contract
-    x       dense in some order of its dims, read in memory order; anything else is copied first.
+    x       dense in some order of its dims, read in memory order; anything else is copied first,
+            and so is x of 16 bits that begins between two words of 32.
     dy      laid out as x, or one number expanded (all strides 0); anything else is copied.
     y, dx   laid out as x. Beside them only the sums of each program are allocated.
     a, b    any float dtype, computed in float32. float64 x is not taken.
@@ -12,7 +13,6 @@ Nothing here waits for the device, so all of it can be captured in a CUDA graph.
 
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from padenet.kernels.gpu.plan import LANES, Plan, plan_for, power_of_two
 from padenet.kernels.layout import is_one_number, memory_order, same_layout
 from padenet.spec import FORMS, Spec
 
+OLDEST = 3, 5  # of Triton: before, it lacks some of what the kernels say
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _FORMS = {form: i for i, form in enumerate(FORMS)}
 
@@ -30,9 +31,16 @@ _FORMS = {form: i for i, form in enumerate(FORMS)}
 def _find() -> tuple[Any, str]:
     """The kernels, or None and why."""
     try:
-        from padenet.kernels.gpu import ops, sweeps  # noqa: F401
+        import triton
     except ImportError as e:
         return None, f"Triton does not import ({e}). Install it with pip install triton."
+    if tuple(map(int, triton.__version__.split(".")[:2])) < OLDEST:
+        return None, (
+            f"Triton {triton.__version__} is too old, the kernels need {OLDEST[0]}.{OLDEST[1]}. "
+            "Install torch 2.9 or newer, which brings it."
+        )
+    from padenet.kernels.gpu import ops, sweeps  # noqa: F401
+
     return sweeps, ""
 
 
@@ -55,12 +63,19 @@ def refuses(x: Tensor, a: Tensor, b: Tensor) -> str | None:
         return f"x is on {x.device}, the kernels need 'cuda'"
     if x.dtype not in _DTYPES:
         return f"x has dtype {x.dtype}, the kernels take float32, bfloat16 and float16"
-    return missing()
+    return missing() or too_old(x.get_device())
+
+
+def too_old(device: int) -> str | None:
+    """Why GPU number ``device`` does not run the kernels, or None."""
+    if not _on_nvidia() or (found := _capability(device)) >= (8, 0):
+        return None
+    return f"x is on a GPU of compute capability {found[0]}.{found[1]}, the kernels need 8.0"
 
 
 def forward(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
     order = memory_order(x)
-    if order is None:
+    if order is None or _cuts_words(x):
         return forward(x.clone(), a, b, key, spec)
     y = torch.empty_like(x)
     plan = plan_for(
@@ -78,7 +93,7 @@ def backward(
     dy: Tensor, x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec
 ) -> tuple[Tensor, Tensor, Tensor]:
     order = memory_order(x)
-    if order is None:
+    if order is None or _cuts_words(x):
         return backward(dy, x.clone(), a, b, key, spec)
     dx = torch.empty_like(x)
     groups = _groups(a)
@@ -89,7 +104,7 @@ def backward(
     if not all(plan.grid[:2]):
         return dx, torch.zeros_like(a), torch.zeros_like(b)
     one_number = False
-    if not same_layout(dy, x):
+    if not same_layout(dy, x) or _cuts_words(dy):
         one_number = is_one_number(dy)
         if not one_number:
             dy = torch.empty_like(x).copy_(dy)
@@ -100,10 +115,15 @@ def backward(
         count = a.size(-1) + b.size(-1)
         sums = torch.empty(count * plan.slots, dtype=torch.float64, device=x.device)
     tensors = dy, x, dx, a, b, sums, da, db
-    _launch(plan, tensors, a, b, key, spec, one_number, plan.alone, _early())
+    _launch(plan, tensors, a, b, key, spec, one_number, plan.alone, _early(x.get_device()))
     if not plan.alone:
         _launch_total(plan, groups, (sums, b, da, db), a, b, spec)
     return dx, da, db
+
+
+def _cuts_words(x: Tensor) -> bool:
+    """Whether words of 32 bits, as the kernels read them, begin within an element of x."""
+    return x.data_ptr() & 3 != 0
 
 
 def _groups(a: Tensor) -> int:
@@ -150,7 +170,7 @@ def _launch_total(
     numbers = (
         plan.slots // groups, plan.slots // width if layout == LANES else 1, width, span,
         _FORMS[spec.form], a.size(-1) - 1, b.size(-1) - (spec.form == "offset"), layout,
-        1024 // columns, columns, _early(),
+        1024 // columns, columns, _early(b.get_device()),
     )  # fmt: skip
     grid = groups, a.size(-1) + b.size(-1), 1
     _compile("total", plan, variant, grid, (*tensors, *numbers), numbers)
@@ -168,7 +188,7 @@ def _compile(
     again takes longer than all the rest. The interpreter compiles nothing, so there it stays so."""
     options = {"num_warps": plan.threads // 32, "enable_fp_fusion": True}
     if name == "total":
-        options |= {"launch_pdl": True} if _early() else {}
+        options |= {"launch_pdl": True} if _early(plan.device.index) else {}
     elif _on_nvidia():
         options["maxnreg"] = plan.registers
     with _on(plan.device):
@@ -203,10 +223,12 @@ def _on_nvidia() -> bool:
 
 
 @cache
-def _early() -> bool:
+def _early(device: int) -> bool:
     """Whether ``total`` is launched while ``backward`` still runs, which spares 2 us. This takes a
-    GPU from Hopper on, and a Triton that can."""
-    if not _on_nvidia() or torch.cuda.get_device_capability() < (9, 0):
-        return False
-    cuda = import_module("triton.language.extra.cuda")
-    return hasattr(cuda, "gdc_wait")
+    GPU from Hopper on."""
+    return _on_nvidia() and _capability(device) >= (9, 0)
+
+
+@cache
+def _capability(device: int) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)

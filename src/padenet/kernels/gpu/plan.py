@@ -10,6 +10,7 @@ import torch
 FLAT, RUNS, LANES = range(3)
 _THREADS = 128
 _IN_A_ROW = 512  # elements that a thread sums one after the other, at most
+_BIG = 2**31 - 2**12  # elements from which offsets, up to a tile beyond the last, take 64 bits
 _SMALL = 2**15  # elements that one program sums alone: a second kernel is more to launch
 
 
@@ -99,7 +100,7 @@ def plan_for(
         (rows, steps, abreast, numel, width // unit, span // unit, middle, minor),
         (
             kind or 0, layout, tile_rows, columns, parts, unit,
-            max(1, threads // far_columns), far_columns, numel >= 2**31,
+            max(1, threads // far_columns), far_columns, numel >= _BIG,
         ),
         kind,
         batch,

@@ -318,10 +318,18 @@ def _write(
 ):
     """Sum ``i`` of a unit to its place, with the sign of -b and for "abs_terms" that of b."""
     if i <= M:
-        tl.store(da_ptr + unit * (M + 1) + i, sum.to(da_ptr.dtype.element_ty))
+        tl.store(da_ptr + unit * (M + 1) + i, _narrow_sum(sum, da_ptr))
     else:
         at = unit * (N + (FORM == OFFSET)) + i - M - 1
         if FORM == ABS_TERMS:
             b = tl.load(b_ptr + at)
             sum = tl.where(b > 0, sum, tl.where(b < 0, -sum, tl.where(b == 0, 0.0, b)))
-        tl.store(db_ptr + at, (-sum).to(db_ptr.dtype.element_ty))
+        tl.store(db_ptr + at, _narrow_sum(-sum, db_ptr))
+
+
+@triton.jit
+def _narrow_sum(sum, ptr):
+    if ptr.dtype.element_ty == tl.float64:
+        return sum
+    else:
+        return narrow(sum, ptr)

@@ -44,7 +44,7 @@ def place_of(
     stop = tl.minimum((stretch + 1) * abreast * steps, tl.cdiv(rows, ROWS) * across)
     end = numel // 16 * 16 if LAYOUT == FLAT else numel
     if BIG:
-        width, end = width.to(tl.int64), end.to(tl.int64)
+        width, end = tl.cast(width, tl.int64), tl.cast(end, tl.int64)  # width may be a constant 1
     base = start.to(tl.int64) * PARTS if LAYOUT != FLAT else 0
     return base, unit, slot, (end, width, rows, columns, across, abreast, first, stop)
 

@@ -34,6 +34,11 @@ function spread(form, a, b, x, alpha) {
   return alpha * Math.sqrt(sum / 3);
 }
 
+// Half of the band: 95 % of the noise, or of as many times the noise as make it wider than the line.
+function bandWidth(run, a, b, x) {
+  return 1.96 * spread(run.form, a, b, x, run.alpha * run.scale);
+}
+
 const player = {run: null, layers: [], timer: null};
 const groupsOf = coefficients => Array.isArray(coefficients[0][0]) ? coefficients : [coefficients];
 
@@ -46,7 +51,7 @@ function gridOf(reach) {
 function reachOfValues(run, layer, xs) {
   const all = layer.epochs.map(units => groupsOf(units).flatMap(([a, b]) =>
     xs.filter((_, i) => i % 4 === 0).flatMap(x => {
-      const y = rational(run.form, a, b, x), width = 1.96 * spread(run.form, a, b, x, run.alpha);
+      const y = rational(run.form, a, b, x), width = bandWidth(run, a, b, x);
       return [y - width, y + width];
     })));
   const finite = all.flat().filter(Number.isFinite).sort((p, q) => p - q);
@@ -88,8 +93,8 @@ function drawEpoch() {
     groupsOf(layer.epochs[i]).forEach(([a, b], k) => {
       const ys = xs.map(x => rational(run.form, a, b, x));
       lines[k].setAttribute("d", path(xs, ys, X, Y));
-      if (!run.alpha || lines.length > 1) return;
-      const width = xs.map(x => 1.96 * spread(run.form, a, b, x, run.alpha));
+      if (!run.scale || lines.length > 1) return;
+      const width = xs.map(x => bandWidth(run, a, b, x));
       noise.setAttribute("d", band(xs, ys.map((y, j) => y - width[j]), ys.map((y, j) => y + width[j]), X, Y));
     });
   }
@@ -122,6 +127,9 @@ function choose() {
   slider.max = player.run.epochs.length - 1;
   slider.value = slider.max;
   byId("units-note").textContent = player.run.note;
+  const {scale} = player.run;
+  for (const id of ["noise-key", "noise-name"]) byId(id).hidden = !scale;
+  byId("noise-name").textContent = `${scale > 1 ? `${scale} times the ` : ""}noise (95 %)`;
   drawLayers();
 }
 
