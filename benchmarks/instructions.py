@@ -60,20 +60,26 @@ def disassemble(code: bytes) -> list[str]:
 
 def main_part(lines: list[str], loop: bool) -> list[str]:
     """The instructions from a label to a jump back to it: those with the most multiply-adds. Or
-    those up to the first exit."""
+    those up to the first exit, without what is jumped over: that is for odd tensors."""
     instructions: list[str] = []
     labels: dict[str, int] = {}
     loops: list[list[str]] = []
+    target = None
     for line in lines:
         if label := re.match(r"\s*(\.L_x_\d+):", line):
             labels[label[1]] = len(instructions)
+            target = None if target == label[1] else target
+        elif target and not loop:
+            continue
         elif found := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(.*?);", line):
             instructions.append(re.sub(r"^@!?U?P\w+ ", "", found[1].strip()))
             if not loop and instructions[-1] == "EXIT":
                 return instructions
-            back = re.search(r"BRA.*(\.L_x_\d+)", found[1])
-            if back and back[1] in labels:
-                loops.append(instructions[labels[back[1]] :])
+            jump = re.search(r"BRA.*(\.L_x_\d+)", found[1])
+            if jump and jump[1] in labels:
+                loops.append(instructions[labels[jump[1]] :])
+            elif jump:
+                target = jump[1]
     return max(loops, key=lambda loop: sum("FFMA" in i for i in loop))
 
 

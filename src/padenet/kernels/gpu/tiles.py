@@ -157,9 +157,10 @@ def left_over(numel, place, SIZE: tl.constexpr, LAYOUT: tl.constexpr):
     end, abreast, first, stop = place[0], place[5], place[6], place[7]
     cut, rest = stop, end
     if LAYOUT == FLAT:
-        n = (end // SIZE).to(tl.int32)
-        mine = (end < numel) & (n >= first) & (n < stop) & ((n - first) % abreast == 0)
-        cut, rest = tl.where(mine, n, stop), tl.where(mine, numel, end)
+        if end < numel:  # a division takes as long as some elements
+            n = (end // SIZE).to(tl.int32)
+            if (n >= first) & (n < stop) & ((n - first) % abreast == 0):
+                cut, rest = n, end - end + numel
     return cut, rest
 
 
