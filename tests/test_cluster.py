@@ -122,7 +122,7 @@ def test_a_killed_worker_is_replaced_and_its_run_goes_on(tmp_path):
     kills = []
 
     def kill():
-        wait_for((tmp_path / cut.name / "checkpoint.pt").exists)
+        wait_for((tmp_path / cut.name / "checkpoint.pt").exists, 400)  # Ray may take long to start
         [pid] = trainers(tmp_path / cut.name)
         os.kill(pid, signal.SIGKILL)
         kills.append(pid)
