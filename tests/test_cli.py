@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 
 import numpy as np
@@ -235,3 +236,11 @@ def test_plot(capsys, tmp_path):
     run(capsys, "inspect", tmp_path / "model.pt", "--plot", tmp_path / "other.png")
     assert (tmp_path / "other.png").exists()
     assert "names no format" in fails(capsys, "plot", "starts", "--out", tmp_path / "a.b")
+
+
+def test_a_reader_may_have_seen_enough(tmp_path):
+    command = [sys.executable, "-m", "padenet", "data", "list", "--data-dir", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, said) == (0, b"")

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from padenet.experiments.config import Config
 from padenet.experiments.data import SOURCES, locate
+from padenet.experiments.disk import writing
 from padenet.experiments.jobs import run_all, taken_up
 from padenet.experiments.outcome import Outcome, Report, say_nothing
 from padenet.experiments.recipes import RECIPES
@@ -142,10 +143,8 @@ def check_directories(configs: Iterable[Config], out: str | Path) -> None:
 
 def check_work(statuses: Iterable[Status], out: str | Path, data_dir: str | None) -> None:
     """Refuse, before any work, what would fail every run in the same way."""
-    try:
+    with writing(Path(out)):
         Path(out).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OSError(f"cannot make {out} ({error.strerror}). Name another directory.") from None
     wanted = dict.fromkeys(s.config.dataset for s in statuses if s.result is None)
     absent = []
     for name in wanted:

@@ -1,0 +1,89 @@
+"""How a tensor is cut for the GPU, and where the kernels compile: neither runs any."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from padenet.kernels import gpu
+from padenet.kernels.gpu import plan
+
+pytest.importorskip("triton")
+F32, BF16 = torch.float32, torch.bfloat16
+
+
+def test_an_old_triton_is_refused(monkeypatch):
+    gpu._find.cache_clear()
+    try:
+        monkeypatch.setattr("triton.__version__", "3.4.0")
+        assert "Triton 3.4.0 is too old, the kernels need 3.5" in gpu.missing()
+    finally:
+        gpu._find.cache_clear()
+
+
+def test_an_old_gpu_is_refused(monkeypatch):
+    monkeypatch.setattr(gpu, "_on_nvidia", lambda: True)
+    monkeypatch.setattr(gpu, "_capability", lambda device: (7, 5))
+    assert "capability 7.5, the kernels need 8.0" in gpu.too_old(0)
+    assert not gpu._early.__wrapped__(0)
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+@pytest.mark.parametrize("kernel", ["forward", "backward"])
+def test_offsets_up_to_a_tile_beyond_the_end_fit(kernel, dtype):
+    for numel in (2**31 - 1, 2**31 - 511, plan._BIG, plan._BIG - 1, 2**31 - 2**13):
+        p = plan.plan_for(kernel, torch.device("cpu"), dtype, torch.Size([numel]), (), 1, 0, False)
+        rows, *_, width, _, _, _ = p.numbers
+        big = p.shape[-1]
+        assert big or (rows + 1) * width < 2**31
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from([(1,), (7, 64), (33, 96, 7), (5, 3, 14, 14), (1000,), (300_000,), (2, 5000)]),
+    st.sampled_from(["forward", "backward"]),
+    st.sampled_from([F32, BF16]),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([1, 4, 13, 1056]),
+)
+def test_every_tile_belongs_to_one_program(shape, kernel, dtype, grouped, noise, at_once):
+    groups = shape[1] if grouped and len(shape) > 1 else 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "_at_once", lambda registers, device: at_once)
+        plan.plan_for.cache_clear()
+        cpu = torch.device("cpu")
+        p = plan.plan_for(kernel, cpu, dtype, torch.Size(shape), (), groups, 1, noise)
+    plan.plan_for.cache_clear()
+    rows, steps, abreast, _, width, span, *_ = p.numbers
+    _, layout, tile_rows, columns, parts, unit, *_ = p.shape
+    tiles, units = -(-rows // tile_rows), 1
+    if layout == plan.RUNS:
+        tiles, units = tiles * -(-span * unit // columns), width // span
+    elif layout == plan.LANES:
+        units = -(-width // columns)
+    taken = []
+    for stretch in range(p.grid[1]):
+        begin = stretch * abreast * steps
+        stop = min(begin + abreast * steps, tiles)
+        for turn in range(p.grid[0] // units):
+            taken += range(begin + turn, stop, abreast)
+    assert sorted(taken) == list(range(tiles))
+    if kernel == "backward":
+        assert steps * 4 * parts <= 512
+
+
+def test_compiles_for_nvidia_and_amd(tmp_path):
+    """Without a GPU too: the interpreter accepts what the compiler does not."""
+    script = Path(__file__).with_name("compile_gpu.py")
+    env = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    env["TRITON_CACHE_DIR"] = str(tmp_path)
+    env["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+    done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("cuda") == 6 and done.stdout.count("hip") == 2
