@@ -60,22 +60,36 @@ def test_every_tile_belongs_to_one_program(shape, kernel, dtype, grouped, noise,
         cpu = torch.device("cpu")
         p = plan.plan_for(kernel, cpu, dtype, torch.Size(shape), (), groups, 1, noise)
     plan.plan_for.cache_clear()
-    rows, steps, abreast, _, width, span, *_ = p.numbers
+    rows, steps, abreast, down, over, _, width, span, *_ = p.numbers
     _, layout, tile_rows, columns, parts, unit, *_ = p.shape
-    tiles, units = -(-rows // tile_rows), 1
+    across, units = 1, 1
     if layout == plan.RUNS:
-        tiles, units = tiles * -(-span * unit // columns), width // span
+        across, units = -(-span * unit // columns), width // span
     elif layout == plan.LANES:
         units = -(-width // columns)
+    tiles = -(-rows // tile_rows) * across
+    assert down * across + over == abreast and over < across
+    assert p.grid[:2] == ((abreast, 1) if layout == plan.FLAT else (units, abreast))
     taken = []
-    for stretch in range(p.grid[1]):
+    for stretch in range(p.grid[2]):
         begin = stretch * abreast * steps
         stop = min(begin + abreast * steps, tiles)
-        for turn in range(p.grid[0] // units):
+        for turn in range(abreast):
             taken += range(begin + turn, stop, abreast)
     assert sorted(taken) == list(range(tiles))
     if kernel == "backward":
         assert steps * 4 * parts <= 512
+
+
+@pytest.mark.parametrize("kernel", ["forward", "backward"])
+@pytest.mark.parametrize("shape", [(2, 2**35), (2**35, 2), (2**30, 96), (2**30, 2, 9)], ids=str)
+def test_no_grid_is_too_large(kernel, shape, monkeypatch):
+    monkeypatch.setattr(plan, "_at_once", lambda registers, device: 500)
+    order = tuple(range(len(shape)))
+    p = plan.plan_for.__wrapped__(
+        kernel, torch.device("cpu"), F32, torch.Size(shape), order, 2, 1, False
+    )
+    assert p.grid[0] < 2**31 and max(p.grid[1:]) < 2**16
 
 
 def test_compiles_for_nvidia_and_amd(tmp_path):

@@ -83,7 +83,7 @@ def forward(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> 
     )
     if plan.noise is None:
         return y.copy_(forward(x.contiguous(), a, b, key, spec))
-    if all(plan.grid[:2]):
+    if all(plan.grid):
         a, b = a.contiguous(), b.contiguous()
         _launch(plan, (x, y, a, b), a, b, key, spec, plan.batch, plan.more)
     return y
@@ -101,7 +101,7 @@ def backward(
     if plan.noise is None:
         flat, da, db = backward(dy, x.contiguous(), a, b, key, spec)
         return dx.copy_(flat), da, db
-    if not all(plan.grid[:2]):
+    if not all(plan.grid):
         return dx, torch.zeros_like(a), torch.zeros_like(b)
     one_number = False
     if not same_layout(dy, x) or _cuts_words(dy):
@@ -165,7 +165,7 @@ def _launch_total(
     if variant in plan.ready:
         return _run(plan, variant, [t.data_ptr() for t in tensors])
     layout, parts, unit = plan.shape[1], plan.shape[4], plan.shape[5]
-    width, span = plan.numbers[4] * unit * parts, plan.numbers[5]
+    width, span = plan.numbers[6] * unit * parts, plan.numbers[7]
     columns = min(power_of_two(span), 1024) if layout == LANES else 1024
     numbers = (
         plan.slots // groups, plan.slots // width if layout == LANES else 1, width, span,

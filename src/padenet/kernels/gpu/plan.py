@@ -11,6 +11,7 @@ FLAT, RUNS, LANES = range(3)
 _THREADS = 128
 _IN_A_ROW = 512  # elements that a thread sums one after the other, at most
 _BIG = 2**31 - 2**12  # elements from which offsets, up to a tile beyond the last, take 64 bits
+_MOST_ABREAST = 2**16 - 1  # programs along the second axis of a grid
 _SMALL = 2**15  # elements that one program sums alone: a second kernel is more to launch
 
 
@@ -20,12 +21,12 @@ class Plan:
 
     kernel: str
     device: torch.device
-    grid: tuple[int, int, int]  # programs abreast for all units, stretches
+    grid: tuple[int, int, int]  # units or blocks of columns, programs abreast, stretches
     threads: int
     registers: int
     slots: int  # numbers in which one sum of all units is left
     alone: bool  # one program sums all of a unit
-    numbers: tuple[int, ...]  # rows, steps, abreast, numel, width, span, middle, minor
+    numbers: tuple[int, ...]  # rows, steps, abreast, down, over, numel, width, span, middle, minor
     shape: tuple[int, ...]  # NOISE, LAYOUT, ROWS, COLS, PARTS, UNIT, FAR_ROWS, FAR_COLS, BIG
     noise: int | None  # NOISE, or None: not in this order of dims
     batch: int  # tiles that forward loads together
@@ -47,7 +48,7 @@ def plan_for(
     numel = math.prod(shape)
     kind, middle, minor = _noise_order(shape, order) if noise else (0, 1, 1)
     parts = 4 // dtype.itemsize  # elements in a word
-    threads, unit = _THREADS, 1
+    threads, unit, across = _THREADS, 1, 1
     alone = kernel == "backward" and groups == 1 and numel <= _SMALL
     if groups == 1 or not numel:
         threads = 4 * threads if alone else threads
@@ -71,16 +72,17 @@ def plan_for(
         tile_rows = 4 * threads // columns
         width, span = groups * span // parts, span // parts if layout == RUNS else span
         rows = numel // (width * parts)
-        tiles = -(-rows // tile_rows)
         if layout == RUNS:
-            tiles *= -(-span // columns)
+            across = -(-span // columns)
             unit = 4 if span % 4 == 0 else 1
+        tiles = -(-rows // tile_rows) * across
     registers = _registers(kernel, layout, parts, noise)
     if alone:
         stretches, steps, abreast, batch = 1, tiles, 1, 1
     elif kernel == "forward" and not noise:
         steps, batch = _forward_tiles(layout, parts)
-        stretches, abreast = 1, -(-tiles // steps)
+        stretches = 1 if layout == FLAT else max(1, -(-tiles // (steps * _MOST_ABREAST)))
+        abreast = -(-tiles // (steps * stretches))
     else:  # as few waves of programs as the length of a sum allows, each on a stretch of its own
         at_once, batch = max(1, _at_once(registers, device) // units), 1
         stretches = -(-tiles // (at_once * (_IN_A_ROW // (4 * parts))))
@@ -92,12 +94,15 @@ def plan_for(
     return Plan(
         kernel,
         device,
-        (abreast * units, stretches, 1),
+        (abreast, 1, stretches) if layout == FLAT else (units, abreast, stretches),
         threads,
         registers,
         chunks * (width * parts if layout == LANES else units),
         alone or (kernel == "backward" and chunks == 1 and layout == RUNS),
-        (rows, steps, abreast, numel, width // unit, span // unit, middle, minor),
+        (
+            rows, steps, abreast, abreast // across, abreast % across, numel,
+            width // unit, span // unit, middle, minor,
+        ),
         (
             kind or 0, layout, tile_rows, columns, parts, unit,
             max(1, threads // far_columns), far_columns, numel >= _BIG,

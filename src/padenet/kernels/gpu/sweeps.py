@@ -2,7 +2,8 @@
 
 A tensor is a matrix of ``width`` columns in memory order. It is cut into tiles of ROWS x COLS, and
 a program takes ``steps`` of them: ``abreast`` programs advance side by side through a stretch of
-the tensor, the second axis of the grid counts the stretches. The layouts:
+the tensor. The axes of the grid count units or blocks of columns, programs abreast and stretches;
+with one unit programs abreast, 1 and stretches. The layouts:
 
     FLAT    one unit: a row is COLS words of the tensor, whatever its shape.
     RUNS    ``span`` neighbouring columns share a unit: a program stays with one unit.
@@ -63,11 +64,13 @@ from padenet.kernels.gpu.tiles import (
 from padenet.kernels.gpu.totals import total as total  # a kernel too
 from padenet.kernels.gpu.totals import write_sum
 
+_RUNTIME = ["seed", "rows", "steps", "abreast", "down", "over", "numel", "middle", "minor"]
 
-@triton.jit(do_not_specialize=["seed", "rows", "steps", "abreast", "numel", "middle", "minor"])
+
+@triton.jit(do_not_specialize=_RUNTIME)
 def forward(
     x_ptr, y_ptr, a_ptr, b_ptr, seed_ptr, seed: "i64", q, alpha,
-    rows, steps, abreast, numel, width, span, middle, minor,
+    rows, steps, abreast, down, over, numel, width, span, middle, minor,
     FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, NOISE: tl.constexpr,
     LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
     UNIT: tl.constexpr, FAR_ROWS: tl.constexpr, FAR_COLS: tl.constexpr, BIG: tl.constexpr,
@@ -77,8 +80,9 @@ def forward(
     WIDE: tl.constexpr = COLS if LAYOUT == LANES else COLS // 4
     SETS: tl.constexpr = PARTS if LAYOUT == LANES else 1
     base, unit, slot, place = place_of(
-        rows, steps, abreast, numel, width * UNIT, span * UNIT, LAYOUT, ROWS, COLS, PARTS, BIG
-    )
+        rows, steps, abreast, down, over, numel, width * UNIT, span * UNIT,
+        LAYOUT, ROWS, COLS, PARTS, BIG,
+    )  # fmt: skip
     first, stop = place[6], place[7]
     x_ptr += base
     y_ptr += base
@@ -177,10 +181,10 @@ def _fetch_batch(
     return held
 
 
-@triton.jit(do_not_specialize=["seed", "rows", "steps", "abreast", "numel", "middle", "minor"])
+@triton.jit(do_not_specialize=_RUNTIME)
 def backward(
     dy_ptr, x_ptr, dx_ptr, a_ptr, b_ptr, sums_ptr, da_ptr, db_ptr, seed_ptr, seed: "i64", q, alpha,
-    rows, steps, abreast, numel, width, span, middle, minor,
+    rows, steps, abreast, down, over, numel, width, span, middle, minor,
     FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, NOISE: tl.constexpr,
     LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
     UNIT: tl.constexpr, FAR_ROWS: tl.constexpr, FAR_COLS: tl.constexpr, BIG: tl.constexpr,
@@ -196,8 +200,9 @@ def backward(
     SETS: tl.constexpr = PARTS if LAYOUT == LANES else 1
     DY_PARTS: tl.constexpr = 1 if ONE_DY else PARTS
     base, unit, slot, place = place_of(
-        rows, steps, abreast, numel, width * UNIT, span * UNIT, LAYOUT, ROWS, COLS, PARTS, BIG
-    )
+        rows, steps, abreast, down, over, numel, width * UNIT, span * UNIT,
+        LAYOUT, ROWS, COLS, PARTS, BIG,
+    )  # fmt: skip
     first, stop = place[6], place[7]
     x_ptr += base
     dx_ptr += base
@@ -282,8 +287,9 @@ def backward(
         columns = width * UNIT * PARTS
         column = unit * PARTS + tl.arange(0, COLS * PARTS)
         for i in tl.static_range(K):
-            row = sums_ptr + (i * abreast * tl.num_programs(1) + slot) * columns
+            row = sums_ptr + (i * abreast * tl.num_programs(2) + slot) * columns
             tl.store(row + column, total[i], column < columns)
     else:
+        programs = tl.num_programs(0) * tl.num_programs(1) * tl.num_programs(2)
         for i in tl.static_range(K):
-            tl.store(sums_ptr + i * tl.num_programs(0) * tl.num_programs(1) + slot, total[i])
+            tl.store(sums_ptr + i * programs + slot, total[i])

@@ -11,8 +11,8 @@ INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
 @triton.jit
 def place_of(
-    rows, steps, abreast, numel, width, span, LAYOUT: tl.constexpr, ROWS: tl.constexpr,
-    COLS: tl.constexpr, PARTS: tl.constexpr, BIG: tl.constexpr,
+    rows, steps, abreast, down, over, numel, width, span, LAYOUT: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr, BIG: tl.constexpr,
 ):  # fmt: skip
     """Where the unit of this program begins, its unit (in LANES its first column), the place of its
     sums, and what its tiles need to know:
@@ -23,30 +23,29 @@ def place_of(
         across          tiles side by side in a unit
         abreast         programs that advance side by side
         first, stop     tile ``first`` of the unit is its first, then every ``abreast``-th to stop
+        down, over      that many tiles farther: abreast // across, abreast % across
 
-    Divisions take long, and loads wait for what is computed here.
+    Divisions take long, and loads wait for what is computed here: they are left to the host.
     """
-    pid, stretch = tl.program_id(0), tl.program_id(1)
+    unit, turn, stretch = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     if LAYOUT == FLAT:
-        unit, start, columns, across, turn = 0, 0, COLS, 1, pid
+        turn, unit, start, columns, across = unit, 0, 0, COLS, 1
     elif LAYOUT == LANES:
-        units = tl.cdiv(width, COLS)
-        unit, turn, across = pid % units * COLS, pid // units, 1
+        unit, across = unit * COLS, 1
         start, columns = unit, tl.minimum(COLS, width - unit)
     else:
-        units = width // span
-        unit, turn, across = pid % units, pid // units, tl.cdiv(span, COLS)
-        start, columns = unit * span, span
+        across, start, columns = tl.cdiv(span, COLS), unit * span, span
     slot = stretch * abreast + turn
     if LAYOUT == RUNS:
-        slot += unit * abreast * tl.num_programs(1)
+        slot += unit * abreast * tl.num_programs(2)
     first = stretch * abreast * steps + turn
     stop = tl.minimum((stretch + 1) * abreast * steps, tl.cdiv(rows, ROWS) * across)
     end = numel // 16 * 16 if LAYOUT == FLAT else numel
     if BIG:
         width, end = tl.cast(width, tl.int64), tl.cast(end, tl.int64)  # width may be a constant 1
     base = start.to(tl.int64) * PARTS if LAYOUT != FLAT else 0
-    return base, unit, slot, (end, width, rows, columns, across, abreast, first, stop)
+    place = end, width, rows, columns, across, abreast, first, stop, down, over
+    return base, unit, slot, place
 
 
 @triton.jit
@@ -65,8 +64,8 @@ def next_tile(
     """The tile after that at row and column; outside the tensor if there are no more."""
     rows, across, abreast = place[2], place[4], place[5]
     if LAYOUT == RUNS:
-        row += abreast // across * ROWS
-        column += abreast % across * COLS
+        row += place[8] * ROWS
+        column += place[9] * COLS
         inside = column < across * COLS
         row = tl.where(inside, row, row + ROWS)
         column = tl.where(inside, column, column - across * COLS)
