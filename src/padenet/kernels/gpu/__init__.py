@@ -11,7 +11,7 @@ Contract
 Nothing here waits for the device, so all of it can be captured in a CUDA graph.
 """
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
@@ -143,27 +143,28 @@ def _launch(
     seed, seed_ptr = 0, None
     if key is not None:
         seed, seed_ptr = (int(key), None) if key.is_cpu else (0, key)
-    m, n = a.size(-1) - 1, b.size(-1) - (form == "offset")
     pointers = [t.data_ptr() for t in tensors]
     bits = 0
     for p in pointers:
         bits |= p
     aligned = None if bits & 15 == 0 else tuple(p & 15 == 0 for p in pointers)
-    variant = form, m, n, a.dtype, aligned, seed_ptr is None, flags
-    if variant in plan.ready:
-        _run(plan, variant, pointers, seed_ptr, seed, q, alpha)
-    else:
-        numbers = *plan.numbers, _FORMS[form], m, n, *plan.shape, _on_nvidia(), *flags
-        arguments = *tensors, seed_ptr, seed, q, alpha, *numbers
-        _compile(plan.kernel, plan, variant, plan.grid, arguments, numbers)
+    variant = form, a.size(-1), b.size(-1), a.dtype, aligned, seed_ptr is None, flags
+    ready = plan.ready.get(variant)
+    if ready is not None:
+        return _run(plan.device, ready, pointers, seed_ptr, seed, q, alpha)
+    m, n = a.size(-1) - 1, b.size(-1) - (form == "offset")
+    numbers = *plan.numbers, _FORMS[form], m, n, *plan.shape, _on_nvidia(), *flags
+    arguments = *tensors, seed_ptr, seed, q, alpha, *numbers
+    _compile(plan.kernel, plan, variant, plan.grid, arguments, numbers)
 
 
 def _launch_total(
     plan: Plan, groups: int, tensors: tuple[Tensor, ...], a: Tensor, b: Tensor, spec: Spec
 ) -> None:
     variant = "total", spec.form, a.shape, b.shape, a.dtype
-    if variant in plan.ready:
-        return _run(plan, variant, [t.data_ptr() for t in tensors])
+    ready = plan.ready.get(variant)
+    if ready is not None:
+        return _run(plan.device, ready, [t.data_ptr() for t in tensors])
     layout, parts, unit = plan.shape[1], plan.shape[4], plan.shape[5]
     width, span = plan.numbers[6] * unit * parts, plan.numbers[7]
     columns = min(power_of_two(span), 1024) if layout == LANES else 1024
@@ -191,25 +192,25 @@ def _compile(
         options |= {"launch_pdl": True} if _early(plan.device.index) else {}
     elif _on_nvidia():
         options["maxnreg"] = plan.registers
-    with _on(plan.device):
+    with torch.cuda.device(plan.device) if _is_elsewhere(plan.device) else nullcontext():
         kernel = getattr(_find()[0], name)[grid](*arguments, **options)
     if kernel is not None:
         plan.ready[variant] = kernel.run, grid, kernel.function, kernel.packed_metadata, numbers
 
 
-def _run(plan: Plan, variant: tuple[Any, ...], pointers: list[int], *arguments: Any) -> None:
+def _run(device: torch.device, ready: tuple[Any, ...], pointers: list[int], *rest: Any) -> None:
     """Launch a compiled kernel. It takes addresses in place of tensors, and no hooks."""
-    run, grid, function, metadata, numbers = plan.ready[variant]
-    with _on(plan.device):
-        stream = torch._C._cuda_getCurrentRawStream(plan.device.index)
-        run(*grid, stream, function, metadata, None, None, None, *pointers, *arguments, *numbers)
+    if _is_elsewhere(device):
+        with torch.cuda.device(device):
+            return _run(device, ready, pointers, *rest)
+    run, grid, function, metadata, numbers = ready
+    stream = torch._C._cuda_getCurrentRawStream(device.index)
+    run(*grid, stream, function, metadata, None, None, None, *pointers, *rest, *numbers)
 
 
-def _on(device: torch.device) -> AbstractContextManager[Any]:
-    """Kernels go to the current stream of the current device: make it that of the tensors."""
-    if _several_gpus() and device.index != torch.cuda.current_device():
-        return torch.cuda.device(device)
-    return nullcontext()
+def _is_elsewhere(device: torch.device) -> bool:
+    """Kernels go to the current stream of the current device, which may not be that one."""
+    return _several_gpus() and device.index != torch.cuda.current_device()
 
 
 @cache
