@@ -3,6 +3,7 @@
     python benchmarks/gpu.py                # most of the time goes into compiling
     python benchmarks/gpu.py --no-compile   # without what torch.compile makes
     python benchmarks/gpu.py --chain        # a compiled chain alone, PAU against ReLU: no record
+    ncu --profile-from-start off ... python benchmarks/gpu.py --once    # for hardware counters
 
 Checks the kernels against the float64 reference, measures all candidates in turns, prints tables
 and writes ``benchmarks/results/gpu.json``. See ``benchmarks/README.md``. Exit codes: 1 if a unit is
@@ -19,11 +20,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from bars import BACKWARD, BOTH, FORWARD, judge_gpu
+from bars import BACKWARD, BOTH, FORWARD, GPU_FLOOR, judge_gpu
 from gpu_cases import (
     DTYPES,
     SHAPES,
@@ -207,6 +209,20 @@ def check_all() -> list[Record]:
     return found
 
 
+def run_once() -> None:
+    """Name and run the floors and PAU's kernels, between marks that a profiler looks for."""
+    for size, dtype, work in product(SHAPES, DTYPES, (FORWARD, BACKWARD)):
+        for name, call in make_calls(size, dtype, work, None).items():
+            if name == GPU_FLOOR or name.startswith("PAU"):
+                call()
+                torch.cuda.synchronize()
+                print(f"{work}, {dtype}, {SHAPES[size]}, {name}", flush=True)
+                torch.cuda.profiler.start()
+                call()
+                torch.cuda.synchronize()
+                torch.cuda.profiler.stop()
+
+
 def measure_all(fused: Callable | None, rounds: int) -> list[Record]:
     rows = []
     for size, shape in SHAPES.items():
@@ -256,6 +272,7 @@ def main() -> None:
     p.add_argument("--out", type=Path, default=HERE / "results" / "gpu.json")
     p.add_argument("--warm", type=Path, help=argparse.SUPPRESS)
     p.add_argument("--chain", action="store_true", help="the compiled chain alone, no record")
+    p.add_argument("--once", action="store_true", help="each kernel once, for a profiler")
     p.add_argument("--serve-chain", action="store_true", help=argparse.SUPPRESS)
     args = p.parse_args()
     if not torch.cuda.is_available():
@@ -270,6 +287,8 @@ def main() -> None:
         serve_chain()
     elif args.chain:
         run_chain()
+    elif args.once:
+        run_once()
     else:
         run(args)
 

@@ -77,6 +77,15 @@ def test_groups():
     assert heights == pytest.approx([at_zero * k for k in (1, 2, 3, 4)])
 
 
+def test_band_of_small_noise_is_wider_and_says_so():
+    unit = padenet.RPAU("tanh", alpha=0.01)
+    (ax,) = padenet.plot(unit).axes
+    (wide,) = padenet.plot(padenet.RPAU("tanh", alpha=0.1)).axes[0].collections
+    (band,) = ax.collections
+    assert band.get_label() == "10 times the noise (95 %)" and unit.alpha == 0.01
+    assert np.array_equal(band.get_paths()[0].vertices, wide.get_paths()[0].vertices)
+
+
 def test_noise_band():
     unit = padenet.RPAU("tanh", alpha=0.1)
     state = torch.random.get_rng_state()

@@ -8,10 +8,10 @@ from runs import lost, make_run, seeds
 
 from padenet.experiments.report.cells import collect
 from padenet.experiments.report.units import (
-    band_scale,
     plot_coefficients,
     plot_units,
     shown_run,
+    shown_scale,
 )
 from padenet.experiments.store import Run
 
@@ -42,7 +42,7 @@ def test_figure_shows_the_first_finished_seed():
 )
 def test_band_is_wider_than_the_line_and_the_legend_says_by_how_much(alpha, scale, label):
     run = make_run(activation="rpau", epochs=2, alpha=alpha)
-    assert band_scale(run) == scale
+    assert shown_scale(run) == scale
     figure = plot_units(run)
     assert [t.get_text() for t in figure.legends[0].texts] == [label, "start", "unit"]
     figure.canvas.draw()
@@ -57,6 +57,6 @@ def test_band_is_wider_than_the_line_and_the_legend_says_by_how_much(alpha, scal
 def test_no_band_no_word_of_it():
     silent = [make_run(), make_run(activation="rpau", alpha=0.0)]
     for run in [*silent, make_run(activation="rpau", groups=3)]:
-        assert band_scale(run) == 0
+        assert shown_scale(run) == 0
         labels = {t.get_text() for t in plot_units(run).legends[0].texts}
         assert not any("noise" in label for label in labels)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 POINTS = 601
 DRAWS = 2000  # of the noise, for its band
 BAND = (0.025, 0.975)
+SEEN = 0.03  # noise of a smaller alpha has a band that is no wider than the line
+SCALES = (1, 10, 100, 1000)
 HIGHEST = 0.45  # of a panel's height, for the fullest bin
 
 
@@ -44,7 +46,8 @@ def plot(
         columns: Panels in a row of a new figure.
 
     Several groups are thin lines with their median on top. The band of an ``RPAU`` holds 95 % of
-    what it gives in training.
+    what it gives in training; noise too small to be seen is drawn 10 or more times as wide, and
+    the legend says so.
 
     Returns:
         The ``matplotlib`` figure, without a window: ``figure.savefig("units.png")``.
@@ -82,8 +85,10 @@ def draw_unit(
     if counts is not None:
         _draw_counts(ax, counts)
     if unit.groups == 1 and (alpha := getattr(unit, "alpha", 0.0)):
-        low, high = _noise_band(unit, alpha, x)
-        ax.fill_between(x, low, high, color=BLUE, alpha=0.22, linewidth=0, label="noise (95 %)")
+        scale = band_scale(alpha)
+        low, high = _noise_band(unit, scale * alpha, x)
+        label = f"{scale} times the noise (95 %)" if scale > 1 else "noise (95 %)"
+        ax.fill_between(x, low, high, color=BLUE, alpha=0.22, linewidth=0, label=label)
     if start:
         first = starting_coefficients(unit.init, unit.degrees, unit.spec)
         a, b = (c.to(unit.a.dtype) for c in first)
@@ -114,6 +119,12 @@ def values(unit: PAU, a: torch.Tensor, b: torch.Tensor, x: np.ndarray) -> np.nda
         crossed = np.diff(np.sign(Q.T), axis=1, append=np.sign(Q.T[:, -1:])) != 0
         y = np.where(crossed | ~np.isfinite(y), np.nan, y)
     return y
+
+
+def band_scale(alpha: float) -> int:
+    """How many times the noise of an RPAU its band shows. It follows from alpha alone, so bands of
+    the same alpha can be compared."""
+    return next((scale for scale in SCALES if scale * alpha >= SEEN), SCALES[-1])
 
 
 def _noise_band(unit: PAU, alpha: float, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -40,11 +40,11 @@ from padenet.experiments.report.publish import publishing
 from padenet.experiments.report.results import results_tables
 from padenet.experiments.report.table import Table
 from padenet.experiments.report.units import (
-    band_scale,
     plot_coefficients,
     plot_units,
     shown_layers,
     shown_run,
+    shown_scale,
 )
 from padenet.experiments.store import Run
 from padenet.figures import save
@@ -129,7 +129,7 @@ def make_figures(
         caption = _describe(cell, run)
         name = _file_name(*cell.key)
         if figure := plot_units(run):
-            scale = band_scale(run)
+            scale = shown_scale(run)
             wider = f"; band: the noise, {scale} times as wide" if scale > 1 else ""
             yield "Learned activations", caption + wider, f"units-{name}", figure
         if figure := plot_coefficients(run):

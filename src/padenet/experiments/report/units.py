@@ -11,14 +11,13 @@ from padenet.experiments.report.names import COLOURS
 from padenet.experiments.store import Run
 from padenet.figures import plot
 from padenet.figures.style import new_grid, tidy, wrap
+from padenet.figures.units import band_scale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = 6
 LAYERS = 36  # in one figure; the page has all
-SEEN = 0.03  # noise of a smaller alpha has a band that is no wider than the line
-SCALES = (1, 10, 100, 1000)
 LARGE = 200.0  # coefficients beyond it would flatten the others
 
 
@@ -43,34 +42,22 @@ def finite_units(metrics: dict[str, Any]) -> bool:
     )
 
 
-def band_scale(run: Run) -> int:
-    """How many times the noise of an RPAU its band shows; 0 where no band is drawn.
-
-    It follows from alpha alone, so bands of the same alpha can be compared.
-    """
+def shown_scale(run: Run) -> int:
+    """How many times the noise of an RPAU its bands show; 0 where no band is drawn."""
     alpha = run.config.alpha
     units: dict[str, Any] = next((m["units"] for m in run.metrics if finite_units(m)), {})
     single = any(np.ndim(unit["a"]) == 1 for unit in units.values())
-    if run.config.activation != "rpau" or alpha == 0 or not single:
-        return 0
-    return next((scale for scale in SCALES if scale * alpha >= SEEN), SCALES[-1])
+    return band_scale(alpha) if run.config.activation == "rpau" and alpha and single else 0
 
 
 def plot_units(run: Run) -> "Figure | None":
-    """Every layer's activation after the last epoch with finite coefficients, and its start.
-
-    The band of an RPAU is that of ``band_scale`` times its noise, and the legend says so.
-    """
+    """Every layer's activation after the last epoch with finite coefficients, and its start."""
     usable = [m for m in run.metrics if finite_units(m)]
     if not usable:
         return None
     first, last = usable[0]["units"], usable[-1]["units"]
     units = {name: _unit(run, first[name], last[name]) for name in shown_layers(run)}
-    figure = plot(units, columns=min(COLUMNS, len(units)))
-    if (scale := band_scale(run)) > 1:
-        (text,) = (t for t in figure.legends[0].texts if t.get_text().startswith("noise"))
-        text.set_text(f"{scale} times the {text.get_text()}")
-    return figure
+    return plot(units, columns=min(COLUMNS, len(units)))
 
 
 @torch.no_grad()
@@ -85,8 +72,7 @@ def _unit(run: Run, first: dict[str, Any], last: dict[str, Any]) -> PAU:
     }
     noisy = run.config.activation == "rpau"
     init = (start[0], start[1])
-    alpha = run.config.alpha * band_scale(run)
-    unit = RPAU(init, alpha=alpha, **options) if noisy else PAU(init, **options)
+    unit = RPAU(init, alpha=run.config.alpha, **options) if noisy else PAU(init, **options)
     for parameter, value in zip((unit.a, unit.b), now, strict=True):
         parameter.copy_(value)
     return unit

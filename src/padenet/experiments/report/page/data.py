@@ -5,7 +5,7 @@ from typing import Any
 
 from padenet.experiments.report.cells import Cell, number, rows_of, status
 from padenet.experiments.report.names import UNITS, looks, row_title, title
-from padenet.experiments.report.units import band_scale, finite_units
+from padenet.experiments.report.units import finite_units, shown_scale
 from padenet.experiments.store import Metrics, Run
 
 MEASURES = ("test_accuracy", "train_loss", "test_loss")
@@ -106,7 +106,7 @@ def _units(cell: Cell, run: Run, epochs: int) -> dict[str, Any]:
         "name": " · ".join(parts) + ("" if kind == "done" else f" ({kind})"),
         "form": run.config.form,
         "alpha": run.config.alpha if key.activation == "rpau" else 0,
-        "scale": band_scale(run),  # of the band
+        "scale": shown_scale(run),  # of the band
         "epochs": [m["epoch"] for m in kept],
         "layers": layers,
         "note": _note(run, kept, usable),
@@ -117,7 +117,7 @@ def _note(run: Run, kept: list[Metrics], usable: list[Metrics]) -> str:
     note = f"{len(kept)} of {len(usable)} recorded epochs are part of this page."
     if run.config.activation == "rpau":
         note += f" The noise is up to ±{100 * run.config.alpha:g} % of each coefficient"
-        scale = band_scale(run)
+        scale = shown_scale(run)
         note += f"; the band shows it {scale} times as wide." if scale > 1 else "."
     unit = next(iter(kept[0]["units"].values()))
     if isinstance(unit["a"][0], list) and len(unit["a"]) > GROUPS:
