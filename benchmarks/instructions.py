@@ -38,11 +38,11 @@ SHAPE = ("NOISE", "LAYOUT", "ROWS", "COLS", "PARTS", "UNIT", "FAR_ROWS", "FAR_CO
 
 def compile_kernel(plan: Plan, dtype: str, registers: int) -> bytes:
     constants = dict(zip(SHAPE, plan.shape, strict=True))
-    constants |= {"FORM": 0, "M": 5, "N": 4, "seed_ptr": None, "NVIDIA": True}
+    constants |= {"FORM": 0, "M": 5, "N": 4, "seed_ptr": None, "NVIDIA": 2}
     if plan.kernel == "forward":
         constants |= {"BATCH": plan.batch, "MORE": plan.more}
     else:
-        constants |= {"ONE_DY": False, "ALONE": plan.alone, "EARLY": True}
+        constants |= {"ONE_DY": False, "ALONE": plan.alone, "EARLY": True, "ONE_Q": True}
     options = {"num_warps": plan.threads // 32, "maxnreg": registers}
     kernel = getattr(sweeps, plan.kernel)
     code: bytes = build(kernel, dtype, "cuda", options, **constants).asm["cubin"]

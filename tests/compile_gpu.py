@@ -8,7 +8,12 @@ from triton.compiler import ASTSource, compile
 
 from padenet.kernels.gpu import sweeps
 
-TARGETS = {"cuda": GPUTarget("cuda", 90, 32), "hip": GPUTarget("hip", "gfx942", 64)}
+TARGETS = {
+    "cuda": GPUTarget("cuda", 90, 32),
+    "cuda 8.0": GPUTarget("cuda", 80, 32),
+    "hip": GPUTarget("hip", "gfx942", 64),
+}
+NVIDIA = {"cuda": 2, "cuda 8.0": 1, "hip": 0}
 TYPES = {"sums_ptr": "*fp64", "seed_ptr": "*i64", "q": "fp32", "alpha": "fp32", "seed": "i64"}
 ALIGNED = ("x_ptr", "y_ptr", "dy_ptr", "dx_ptr", "a_ptr", "b_ptr", "sums_ptr", "width", "span")
 # LAYOUT, ROWS, COLS, UNIT, FAR_ROWS, FAR_COLS for one element a word, and for two
@@ -43,13 +48,12 @@ def build_pair(target, dtype, layout, form, m, n, noise, one_dy, alone, big):
         )
     )
     common = {"FORM": form, "M": m, "N": n, "NOISE": noise, "PARTS": parts, "BIG": big, **tile}
-    nvidia = target == "cuda"
-    common |= {"NVIDIA": nvidia}
+    common |= {"NVIDIA": NVIDIA[target]}
     if not noise:
         common["seed_ptr"] = None
     batch = 4 if layout is not LANES and not noise else 1
     build(sweeps.forward, dtype, target, {}, BATCH=batch, MORE=batch == 1, **common)
-    flags = {"ONE_DY": one_dy, "ALONE": alone, "EARLY": nvidia}
+    flags = {"ONE_DY": one_dy, "ALONE": alone, "EARLY": target == "cuda", "ONE_Q": True}
     build(sweeps.backward, dtype, target, {}, **common, **flags)
 
 
@@ -64,10 +68,12 @@ if __name__ == "__main__":
     # Two units side by side in one word: Triton takes a width of 1 for a constant.
     names = ("LAYOUT", "ROWS", "COLS", "UNIT", "FAR_ROWS", "FAR_COLS")
     narrow = dict(zip(names, (2, 512, 1, 1, 64, 2), strict=True))
-    narrow |= {"FORM": 0, "M": 5, "N": 4, "NOISE": 0, "PARTS": 2, "BIG": True, "NVIDIA": True}
+    narrow |= {"FORM": 0, "M": 5, "N": 4, "NOISE": 0, "PARTS": 2, "BIG": True, "NVIDIA": 2}
     narrow |= {"width": 1, "span": 1, "seed_ptr": None, "BATCH": 2, "MORE": True}
     build(sweeps.forward, "bf16", "cuda", {}, **narrow)
     print("cuda bf16 one word wide")
-    for target, case in [("cuda", c) for c in cases] + [("hip", c) for c in cases[:2]]:
+    for target, case in (
+        [("cuda", c) for c in cases] + [("hip", c) for c in cases[:2]] + [("cuda 8.0", cases[1])]
+    ):
         build_pair(target, *case)
         print(target, *case)

@@ -170,6 +170,25 @@ def test_right_at_every_x(form, unit, dtype):
         assert_near(g, w, name)
 
 
+@pytest.mark.parametrize("dtype", [F32, BF16])
+@pytest.mark.parametrize("q", [1.0, 0.25])
+@pytest.mark.parametrize("form, constant", [("safe", []), ("offset", [0.0]), ("offset", [-0.0])])
+def test_the_sign_of_the_smallest_numbers(form, constant, q, dtype):
+    """1 / (q + |2 x|): its slope is -2 sign(x) / q^2 near 0, and 0 at 0."""
+    small = [0.0, 1e-40, 2e-39, 1.2e-38, 1e-30, 1e-12]
+    x = torch.tensor([*small, *(-v for v in small)]).to(dtype)
+    a, b = torch.tensor([1.0]), torch.tensor([*constant, 2.0])
+    _, dx, _, _ = everything(torch.ones_like(x), x, a, b, form=form, q=q)
+    assert torch.equal(dx, -2 * x.sign() / q**2)
+
+
+def test_no_slope_of_a_denominator_where_it_vanishes():
+    x = torch.tensor([1.0, -1.0, 0.0, -0.0])
+    a, b = torch.tensor([1.0, 1.0]), torch.tensor([1.0, 0.0, -1.0])  # x - x^3
+    _, dx, _, db = everything(torch.ones_like(x), x, a, b)
+    assert torch.equal(dx, torch.ones(4)) and torch.equal(db, torch.zeros(3))
+
+
 @pytest.mark.parametrize("dtype, groups", [(F32, 3), (BF16, None)])
 def test_a_far_element_changes_no_other(dtype, groups, gen):
     a, b = (torch.tensor(c) for c in UNITS["lrelu"])

@@ -33,6 +33,15 @@ def test_an_old_gpu_is_refused(monkeypatch):
     assert not gpu._early.__wrapped__(0)
 
 
+@pytest.mark.parametrize("capability, level", [((8, 0), 1), ((8, 6), 2), ((9, 0), 2), ((12, 0), 2)])
+def test_what_a_gpu_can_do(capability, level, monkeypatch):
+    monkeypatch.setattr(gpu, "_capability", lambda device: capability)
+    monkeypatch.setattr(gpu, "_on_nvidia", lambda: True)
+    assert gpu._nvidia.__wrapped__(0) == level
+    monkeypatch.setattr(gpu, "_on_nvidia", lambda: False)
+    assert gpu._nvidia.__wrapped__(0) == 0
+
+
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
 def test_offsets_up_to_a_tile_beyond_the_end_fit(kernel, dtype):
@@ -100,4 +109,4 @@ def test_compiles_for_nvidia_and_amd(tmp_path):
     env["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
     done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("cuda") == 6 and done.stdout.count("hip") == 2
+    assert done.stdout.count("cuda") == 7 and done.stdout.count("hip") == 2

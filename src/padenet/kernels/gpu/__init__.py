@@ -115,7 +115,8 @@ def backward(
         count = a.size(-1) + b.size(-1)
         sums = torch.empty(count * plan.slots, dtype=torch.float64, device=x.device)
     tensors = dy, x, dx, a, b, sums, da, db
-    _launch(plan, tensors, a, b, key, spec, one_number, plan.alone, _early(x.get_device()))
+    early, one_q = _early(x.get_device()), spec[1] == 1
+    _launch(plan, tensors, a, b, key, spec, one_number, plan.alone, early, one_q)
     if not plan.alone:
         _launch_total(plan, groups, (sums, b, da, db), a, b, spec)
     return dx, da, db
@@ -153,7 +154,7 @@ def _launch(
     if ready is not None:
         return _run(plan.device, ready, pointers, seed_ptr, seed, q, alpha)
     m, n = a.size(-1) - 1, b.size(-1) - (form == "offset")
-    numbers = *plan.numbers, _FORMS[form], m, n, *plan.shape, _on_nvidia(), *flags
+    numbers = *plan.numbers, _FORMS[form], m, n, *plan.shape, _nvidia(plan.device.index), *flags
     arguments = *tensors, seed_ptr, seed, q, alpha, *numbers
     _compile(plan.kernel, plan, variant, plan.grid, arguments, numbers)
 
@@ -221,6 +222,12 @@ def _several_gpus() -> bool:
 @cache
 def _on_nvidia() -> bool:
     return torch.cuda.is_available() and torch.version.hip is None
+
+
+@cache
+def _nvidia(device: int) -> int:
+    """What the kernels call NVIDIA: 2 from compute capability 8.6 on, 1 before, 0 elsewhere."""
+    return 1 + (_capability(device) >= (8, 6)) if _on_nvidia() else 0
 
 
 @cache

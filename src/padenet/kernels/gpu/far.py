@@ -23,8 +23,8 @@ def evaluate(g, x, a, d, q, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr
     d = _folded(d, sign, N, FORM != ABS_TERMS)
 
     near = tl.where(beyond, EDGE, z)
-    P, dP = horner(near, a, M, True, False)
-    A, dA = horner(near, d, N, True, False)
+    P, dP = horner(near, a, M, False)
+    A, dA = horner(near, d, N, False)
     s = _sign64(A, z, FORM)
     Q = denominator(A, q, FORM)
     F = P / Q

@@ -6,7 +6,7 @@ A set is the coefficients of one part of a word: in LANES the two halves have un
 import triton
 import triton.language as tl
 
-from padenet.kernels.gpu.tiles import LANES
+from padenet.kernels.gpu.tiles import LANES, part
 
 ABS_TERMS, FREE, OFFSET = (tl.constexpr(i) for i in (1, 2, 3))  # places in padenet.spec.FORMS
 
@@ -19,10 +19,10 @@ def coefficients(
     """a and d of the unit; in LANES rows of those of every column, a set for each part."""
     CONSTANT: tl.constexpr = FORM == OFFSET
     a, d = (), ()
-    for part in tl.static_range(PARTS if LAYOUT == LANES else 1):
+    for half in tl.static_range(PARTS if LAYOUT == LANES else 1):
         if LAYOUT == LANES:
             column = tl.minimum(unit + tl.arange(0, COLS), width - 1)[None, :]
-            which = (column * PARTS + part) // span
+            which = (column * PARTS + half) // span
         else:
             which = unit
         for j in tl.static_range(M + 1):
@@ -31,7 +31,7 @@ def coefficients(
             d = d + (0.0,)
         for k in tl.static_range(N + CONSTANT):
             b = tl.load(b_ptr + which * (N + CONSTANT) + k).to(tl.float32)
-            d = d + (tl.abs(b) if FORM == ABS_TERMS else b,)
+            d = d + (tl.abs(b) if FORM == ABS_TERMS else b + 0.0 if CONSTANT and k == 0 else b,)
     return a, d
 
 
@@ -107,19 +107,33 @@ def _limit(a, d, M: tl.constexpr, N: tl.constexpr, NOISE: tl.constexpr):
 
 
 @triton.jit
-def larger(largest, x, which: tl.constexpr, SETS: tl.constexpr):
-    out = ()
-    for i in tl.static_range(SETS):
-        out = out + (tl.maximum(largest[i], x) if i == which else largest[i],)
-    return out
+def larger(largest, words, x, i: tl.constexpr, SETS: tl.constexpr, PACKED: tl.constexpr, ptr):
+    """The largest |x| so far, with x: element ``i`` of the words. PACKED: in words as they are
+    loaded, two elements at once; signs mean nothing there."""
+    if not PACKED:
+        out = ()
+        for s in tl.static_range(SETS):
+            out = out + (tl.maximum(largest[s], tl.abs(x)) if s == i % SETS else largest[s],)
+        return out
+    elif i % 2:
+        return largest
+    else:
+        TYPE: tl.constexpr = "bf16x2" if ptr.dtype.element_ty == tl.bfloat16 else "f16x2"
+        return (
+            tl.inline_asm_elementwise(
+                "max.xorsign.abs." + TYPE + " $0, $1, $2;", "=r,r,r", [largest[0], words],
+                dtype=tl.int32, is_pure=True, pack=1,
+            ),
+        )  # fmt: skip
 
 
 @triton.jit
-def exceeds(largest, limit, SETS: tl.constexpr):
+def exceeds(largest, limit, SETS: tl.constexpr, PACKED: tl.constexpr, ptr):
     """Whether any is above its limit."""
-    far = (largest[0] > limit[0]).to(tl.int32)
-    for i in tl.static_range(1, SETS):
-        far |= (largest[i] > limit[i]).to(tl.int32)
+    far = 0
+    for i in tl.static_range(2 if PACKED else SETS):
+        top = tl.abs(part(largest[0], i, 2, ptr)) if PACKED else largest[i]
+        far |= (top > limit[i % SETS]).to(tl.int32)
     return tl.max(far) > 0
 
 
@@ -131,14 +145,14 @@ def polynomials(x, a, d, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, O
     coefficient which all threads share takes one. So the derivatives then have coefficients of
     their own, k c_k; where they would take registers, they are made from the polynomial's steps.
     """
-    P, dP = horner(x, a, M, True, ONE)
-    A, dA = horner(tl.abs(x) if FORM == ABS_TERMS else x, d, N, FORM == OFFSET, ONE)
+    P, dP = horner(x, a, M, ONE)
+    A, dA = horner(tl.abs(x) if FORM == ABS_TERMS else x, d, N, ONE)
     return P, dP, A, dA
 
 
 @triton.jit
-def horner(x, c, DEGREE: tl.constexpr, CONSTANT: tl.constexpr, OWN: tl.constexpr):
-    """The polynomial and its derivative; CONSTANT: whether c_0 can be other than 0."""
+def horner(x, c, DEGREE: tl.constexpr, OWN: tl.constexpr):
+    """The polynomial and its derivative. It is never -0 if c_0 is not: 0 is added as well."""
     if DEGREE == 0:
         return tl.zeros_like(x) + c[0], tl.zeros_like(x)
     else:
@@ -148,7 +162,7 @@ def horner(x, c, DEGREE: tl.constexpr, CONSTANT: tl.constexpr, OWN: tl.constexpr
                 dP = P if j == DEGREE - 1 else dP * x + P
             elif j > 0:
                 dP = dP * x + j * c[j]
-            P = P * x + c[j] if j > 0 or CONSTANT else P * x
+            P = P * x + c[j]
         return P, dP
 
 
@@ -180,6 +194,23 @@ def product(a, b, NVIDIA: tl.constexpr):
 
 
 @triton.jit
-def times_sign(F, A):
-    bits = F.to(tl.int32, bitcast=True) ^ (A.to(tl.int32, bitcast=True) & -2147483648)
+def with_sign(r, A, NVIDIA: tl.constexpr, ONE_Q: tl.constexpr):
+    """r = 1 / (q + |A|) times the sign of A; 0 where A is 0. ONE_Q: q is 1, so that r <= 1.
+
+    A's bits, read as an integer, are 0 or not smaller than r (A is never -0): the smaller of both
+    is 0 or r. That takes two instructions instead of three.
+    """
+    if NVIDIA == 2 and ONE_Q:
+        return tl.inline_asm_elementwise(
+            "min.xorsign.abs.f32 $0, $1, $2;", "=f,f,f",
+            [r, A.to(tl.int32, bitcast=True).to(tl.float32)],
+            dtype=tl.float32, is_pure=True, pack=1,
+        )  # fmt: skip
+    else:
+        return times_sign(r, A)
+
+
+@triton.jit
+def times_sign(r, A):
+    bits = r.to(tl.int32, bitcast=True) ^ (A.to(tl.int32, bitcast=True) & -2147483648)
     return tl.where(A == 0, 0.0, bits.to(tl.float32, bitcast=True))

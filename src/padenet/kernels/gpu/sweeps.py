@@ -45,6 +45,7 @@ from padenet.kernels.gpu.formula import (
     product,
     reciprocal,
     times_sign,
+    with_sign,
 )
 from padenet.kernels.gpu.sums import added, plus, reduced, without_constant, zero_if, zeros
 from padenet.kernels.gpu.tiles import (
@@ -79,6 +80,7 @@ def forward(
     DEEP: tl.constexpr = ROWS // 4 if LAYOUT == LANES else ROWS
     WIDE: tl.constexpr = COLS if LAYOUT == LANES else COLS // 4
     SETS: tl.constexpr = PARTS if LAYOUT == LANES else 1
+    PACKED: tl.constexpr = PARTS == 2 and NVIDIA == 2
     base, unit, slot, place = place_of(
         rows, steps, abreast, down, over, numel, width * UNIT, span * UNIT,
         LAYOUT, ROWS, COLS, PARTS, BIG,
@@ -93,7 +95,7 @@ def forward(
     if seed_ptr is not None:
         seed = tl.load(seed_ptr)
 
-    largest = zeros(SETS, DEEP, WIDE, tl.float32)
+    largest = zeros(1 if PACKED else SETS, DEEP, WIDE, tl.int32 if PACKED else tl.float32)
     noise = base, seed, alpha, middle, minor
     if MORE:
         for n in range(first, stop, abreast * BATCH):
@@ -110,7 +112,7 @@ def forward(
         )  # fmt: skip
 
     limit = limits(a, d, M, N, SETS, NOISE)
-    some_far = exceeds(largest, limit, SETS)
+    some_far = exceeds(largest, limit, SETS, PACKED, x_ptr)
     cut, rest = left_over(numel, place, COLS * PARTS, LAYOUT)
     if some_far or cut < stop:
         end = place[0]
@@ -141,14 +143,16 @@ def _forward_batch(
     SETS: tl.constexpr, NVIDIA: tl.constexpr, BATCH: tl.constexpr,
 ):  # fmt: skip
     """Tile ``n`` and the next BATCH - 1 of this program, and the largest |x| so far."""
+    PACKED: tl.constexpr = PARTS == 2 and NVIDIA == 2
     base, seed, alpha, middle, minor = noise
     abreast, stop = place[5], place[7]
     row, column = position(n, place, ROWS, COLS, LAYOUT)
     for j in tl.static_range(BATCH):
         out = ()
         for i in tl.static_range(4 * PARTS):
-            x = part(held[4 * j + i // PARTS], i % PARTS, PARTS, y_ptr)
-            largest = larger(largest, tl.abs(x), i % SETS, SETS)
+            words = held[4 * j + i // PARTS]
+            x = part(words, i % PARTS, PARTS, y_ptr)
+            largest = larger(largest, words, x, i, SETS, PACKED, y_ptr)
             u, v = noisy(
                 pick_set(a, i % SETS, M + 1), pick_set(d, i % SETS, N + 1),
                 base + offsets_of(row, column, i, place, LAYOUT, ROWS, COLS, PARTS),
@@ -189,15 +193,18 @@ def backward(
     LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
     UNIT: tl.constexpr, FAR_ROWS: tl.constexpr, FAR_COLS: tl.constexpr, BIG: tl.constexpr,
     NVIDIA: tl.constexpr, ONE_DY: tl.constexpr, ALONE: tl.constexpr, EARLY: tl.constexpr,
+    ONE_Q: tl.constexpr,
 ):  # fmt: skip
     """dx, and the sums of this program: for ``total``, or ALONE in its unit, da and db.
 
     EARLY: ``total`` may be launched before the last programs are through; it waits for them.
+    NVIDIA: 0, or 1, or 2 if the GPU has minima and maxima of magnitudes (``xorsign.abs``).
     """
     K: tl.constexpr = M + 1 + N + (FORM == OFFSET)
     DEEP: tl.constexpr = ROWS // 4 if LAYOUT == LANES else ROWS
     WIDE: tl.constexpr = COLS if LAYOUT == LANES else COLS // 4
     SETS: tl.constexpr = PARTS if LAYOUT == LANES else 1
+    PACKED: tl.constexpr = PARTS == 2 and NVIDIA == 2
     DY_PARTS: tl.constexpr = 1 if ONE_DY else PARTS
     base, unit, slot, place = place_of(
         rows, steps, abreast, down, over, numel, width * UNIT, span * UNIT,
@@ -219,7 +226,7 @@ def backward(
     if seed_ptr is not None:
         seed = tl.load(seed_ptr)
 
-    largest = zeros(SETS, DEEP, WIDE, tl.float32)
+    largest = zeros(1 if PACKED else SETS, DEEP, WIDE, tl.int32 if PACKED else tl.float32)
     sums = zeros(SETS * K, DEEP, WIDE, tl.float32)
     tiles = tl.cdiv(stop - first, abreast)
     for tile in range(0, tiles):
@@ -229,9 +236,10 @@ def backward(
         dfour = fetch(dy_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, DY_PARTS, ONE_DY)
         out = ()
         for i in tl.static_range(4 * PARTS):
-            x = part(held[i // PARTS], i % PARTS, PARTS, x_ptr)
+            words = held[i // PARTS]
+            x = part(words, i % PARTS, PARTS, x_ptr)
             dy = part(dheld[i // PARTS], i % PARTS, DY_PARTS, dy_ptr)
-            largest = larger(largest, tl.abs(x), i % SETS, SETS)
+            largest = larger(largest, words, x, i, SETS, PACKED, x_ptr)
             u, v = noisy(
                 pick_set(top_a, i % SETS, M + 1), pick_set(top_d, i % SETS, N + 1),
                 base + offsets_of(at, begin, i, place, LAYOUT, ROWS, COLS, PARTS),
@@ -242,8 +250,10 @@ def backward(
             F = P * r
             if FORM == FREE:
                 sF = F
+            elif FORM == ABS_TERMS:
+                sF = times_sign(F, x)
             else:
-                sF = times_sign(F, x if FORM == ABS_TERMS else A)
+                sF = P * with_sign(r, A, NVIDIA, ONE_Q)
             g = product(dy, r, NVIDIA)
             out = out + (g * (dP - dA * sF),)
             sums = added(sums, g, F, sF, x, i % SETS, SETS, FORM, M, N, NVIDIA)
@@ -253,7 +263,7 @@ def backward(
         tl.extra.cuda.gdc_launch_dependents()
     limit = limits(a, d, M, N, SETS, NOISE)
     total = reduced(sums, LAYOUT, K, SETS)
-    some_far = exceeds(largest, limit, SETS)
+    some_far = exceeds(largest, limit, SETS, PACKED, x_ptr)
     cut, rest = left_over(numel, place, COLS * PARTS, LAYOUT)
     if some_far or cut < stop:
         tl.debug_barrier()  # elements written above are written again, by other threads
