@@ -22,9 +22,9 @@ def coefficients(
     for half in tl.static_range(PARTS if LAYOUT == LANES else 1):
         if LAYOUT == LANES:
             column = tl.minimum(unit + tl.arange(0, COLS), width - 1)[None, :]
-            which = (column * PARTS + half) // span
+            which = ((column * PARTS + half) // span).to(tl.int64)
         else:
-            which = unit
+            which = unit + tl.zeros((), tl.int64)
         for j in tl.static_range(M + 1):
             a = a + (tl.load(a_ptr + which * (M + 1) + j).to(tl.float32),)
         if not CONSTANT:
@@ -51,6 +51,7 @@ def in_threads(
         CONSTANT: tl.constexpr = FORM == OFFSET
         lane = tl.arange(0, DEEP)[:, None] + tl.arange(0, WIDE)[None, :]
         zero = tl.where(numel < 0, lane, 0)  # which the compiler cannot know
+        unit = unit + tl.zeros((), tl.int64)
         top_a = tl.load(a_ptr + (unit * (M + 1) + M + zero)).to(tl.float32)
         top_d = tl.load(b_ptr + (unit * (N + CONSTANT) + N + CONSTANT - 1 + zero)).to(tl.float32)
         if FORM == ABS_TERMS:

@@ -297,8 +297,8 @@ def backward(
         columns = width * UNIT * PARTS
         column = unit * PARTS + tl.arange(0, COLS * PARTS)
         for i in tl.static_range(K):
-            row = sums_ptr + (i * abreast * tl.num_programs(2) + slot) * columns
-            tl.store(row + column, total[i], column < columns)
+            row = (i * abreast * tl.num_programs(2) + slot).to(tl.int64)
+            tl.store(sums_ptr + row * columns + column, total[i], column < columns)
     else:
         programs = tl.num_programs(0) * tl.num_programs(1) * tl.num_programs(2)
         for i in tl.static_range(K):
