@@ -53,7 +53,7 @@ def build_pair(target, dtype, layout, form, m, n, noise, one_dy, alone, big):
         common["seed_ptr"] = None
     batch = 4 if layout is not LANES and not noise else 1
     build(sweeps.forward, dtype, target, {}, BATCH=batch, MORE=batch == 1, **common)
-    flags = {"ONE_DY": one_dy, "ALONE": alone, "EARLY": target == "cuda", "ONE_Q": True}
+    flags = {"ONE_DY": one_dy, "ALONE": alone, "EARLY": target == "cuda", "ONE_Q": form == 0}
     build(sweeps.backward, dtype, target, {}, **common, **flags)
 
 

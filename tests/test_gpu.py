@@ -81,6 +81,16 @@ def test_every_layout_of_units(shape, groups, dtype, gen, monkeypatch):
     check(x, dy, "safe", 5, 4, gen, groups, channel_dim=1 if groups else 0)
 
 
+@pytest.mark.parametrize("shape, groups", [((90, 192), 2), ((300, 64), 64)], ids=["runs", "lanes"])
+def test_more_programs_than_fit_abreast(shape, groups, gen, monkeypatch):
+    uncached = plan.plan_for.__wrapped__
+    monkeypatch.setattr(plan, "_MOST_ABREAST", 1)
+    monkeypatch.setattr(gpu, "plan_for", uncached)
+    x, dy = torch.randn(2, *shape, generator=gen).to(BF16)
+    assert uncached("forward", x.device, BF16, x.shape, (), groups, 1, False).grid[2] > 1
+    check(x, dy, "safe", 5, 4, gen, groups)
+
+
 @pytest.mark.parametrize("dtype", [F32, F16], ids=str)
 @pytest.mark.parametrize("groups", [None, 8])
 @pytest.mark.parametrize("kind", ["channels_last", "permuted", "stepped", "expanded", "unaligned"])

@@ -135,6 +135,20 @@ def test_animation(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["units.gif"]
 
 
+def test_animation_explains_what_it_draws(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    model = nn.Sequential(padenet.RPAU("tanh"), padenet.PAU("tanh"))
+    history = padenet.History(model)
+    history.snapshot(0)
+    figures = []
+    new_grid = padenet.history.new_grid
+    keep = lambda *args: figures.append(new_grid(*args)) or figures[-1]
+    monkeypatch.setattr(padenet.history, "new_grid", keep)
+    history.animate(tmp_path / "units.gif")
+    (legend,) = figures[0][0].legends
+    assert [t.get_text() for t in legend.get_texts()] == ["10 times the noise (95 %)", "unit"]
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_tensorboard(tmp_path):
     pytest.importorskip("matplotlib")

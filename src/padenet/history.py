@@ -12,7 +12,7 @@ from torch import nn
 from padenet.extras import require
 from padenet.figures import plot
 from padenet.figures.style import new_grid
-from padenet.figures.units import POINTS, find_height, values
+from padenet.figures.units import POINTS, add_legend, find_height, values
 from padenet.files import replacing
 from padenet.fit.samples import check_interval
 from padenet.nn import PAU, RPAU
@@ -153,13 +153,14 @@ class History:
         limits = self._limits(check_interval(interval))
         figure, axes = new_grid(len(self._kinds), columns)
         canvas, frames = agg.FigureCanvasAgg(figure), []
+        add_legend(plot(self.units(-1), axes=axes, interval=interval), axes)
         for i, step in enumerate(self.steps):
             for ax in axes:
                 ax.clear()
             plot(self.units(i), axes=axes, interval=interval)
             for ax, (low, high) in zip(axes, limits, strict=True):
                 ax.set_ylim(low, high)
-            figure.suptitle(f"step {step}", fontsize=8)
+            figure.supxlabel(f"step {step}", fontsize=8)
             canvas.draw()
             frames.append(image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3].copy()))
         pause = max(20, round(1000 * seconds / len(frames)))

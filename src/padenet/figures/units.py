@@ -47,7 +47,7 @@ def plot(
 
     Several groups are thin lines with their median on top. The band of an ``RPAU`` holds 95 % of
     what it gives in training; noise too small to be seen is drawn 10 or more times as wide, and
-    the legend says so.
+    its label says so. A new figure has a legend; on given axes ``ax.legend()`` draws one.
 
     Returns:
         The ``matplotlib`` figure, without a window: ``figure.savefig("units.png")``.
@@ -68,7 +68,7 @@ def plot(
         draw_unit(ax, unit, (low, high), counts, start)
         tidy(ax, wrap(name), xlim=(low, high))
     if axes is None:
-        _add_legend(figure, panels)
+        add_legend(figure, panels)
     return figure
 
 
@@ -165,7 +165,8 @@ def find_height(curves: np.ndarray) -> tuple[float, float]:
     return float(low - margin), float(high + margin)
 
 
-def _add_legend(figure: "Figure", panels: "list[Axes]") -> None:
+def add_legend(figure: "Figure", panels: "list[Axes]") -> None:
+    """One legend for all panels, above them, if there is more than one thing to explain."""
     entries: dict[str, Any] = {}
     for ax in panels:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):

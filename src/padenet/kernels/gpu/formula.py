@@ -31,7 +31,11 @@ def coefficients(
             d = d + (0.0,)
         for k in tl.static_range(N + CONSTANT):
             b = tl.load(b_ptr + which * (N + CONSTANT) + k).to(tl.float32)
-            d = d + (tl.abs(b) if FORM == ABS_TERMS else b + 0.0 if CONSTANT and k == 0 else b,)
+            if FORM == ABS_TERMS:
+                b = tl.abs(b)
+            elif CONSTANT and k == 0:
+                b += 0.0  # not -0: see ``horner``
+            d = d + (b,)
     return a, d
 
 
@@ -153,7 +157,8 @@ def polynomials(x, a, d, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, O
 
 @triton.jit
 def horner(x, c, DEGREE: tl.constexpr, OWN: tl.constexpr):
-    """The polynomial and its derivative. It is never -0 if c_0 is not: 0 is added as well."""
+    """The polynomial and its derivative. Where it is 0 it is not -0, if c_0 is not: a c_0 of 0 is
+    added as well. (A negative value that underflows becomes -0.)"""
     if DEGREE == 0:
         return tl.zeros_like(x) + c[0], tl.zeros_like(x)
     else:
@@ -198,8 +203,8 @@ def product(a, b, NVIDIA: tl.constexpr):
 def with_sign(r, A, NVIDIA: tl.constexpr, ONE_Q: tl.constexpr):
     """r = 1 / (q + |A|) times the sign of A; 0 where A is 0. ONE_Q: q is 1, so that r <= 1.
 
-    A's bits, read as an integer, are 0 or not smaller than r (A is never -0): the smaller of both
-    is 0 or r. That takes two instructions instead of three.
+    A's bits, read as an integer, are 0 or not smaller than r: the smaller of both is 0 or r. -0
+    counts as negative, as it should: see ``horner``. That takes two instructions instead of three.
     """
     if NVIDIA == 2 and ONE_Q:
         return tl.inline_asm_elementwise(
