@@ -135,6 +135,12 @@ def test_animation(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["units.gif"]
 
 
+def test_animation_is_a_gif(tmp_path):
+    with pytest.raises(ValueError, match=r"units\.mp4' is no name of a GIF"):
+        trained().animate(tmp_path / "units.mp4")
+    assert not list(tmp_path.iterdir())
+
+
 def test_animation_explains_what_it_draws(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     model = nn.Sequential(padenet.RPAU("tanh"), padenet.PAU("tanh"))

@@ -22,7 +22,7 @@ from padenet.experiments.lottery import lottery, stage_config, whole_label
 from padenet.experiments.packing import pack_runs
 from padenet.experiments.recipes import paper
 from padenet.experiments.report import write_report
-from padenet.experiments.report.pruning import pruning_curves, pruning_table
+from padenet.experiments.report.pruning import plot_pruning, pruning_curves, pruning_table
 from padenet.experiments.run import Place, read_pruning, train
 from padenet.experiments.store import RunDirectory
 
@@ -270,6 +270,9 @@ def test_the_report_averages_seeds_and_keeps_activations_apart():
     assert [c[0].key.activation for c in curves] == ["lrelu", "pau"]
     assert [p.mean for p in curves[1]] == [91.5, 90.5, 85.5]
     assert curves[0][2].mean == 84 and curves[0][2].std is None
+    low, high = plot_pruning(curves).axes[0].get_ylim()
+    assert low < min(p.mean - (p.std or 0) for c in curves for p in c) - 0.5
+    assert high > max(p.mean + (p.std or 0) for c in curves for p in c) + 0.5
     table = pruning_table(curves)
     assert [row[4].note for row in table.rows] == ["", "", "1 of 2 lost", "", "", ""]
     assert table.records[1]["parameters"] == 90 and table.records[0]["milliseconds"] is None

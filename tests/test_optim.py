@@ -69,6 +69,12 @@ def test_the_guard_holds_the_last_coefficient(groups, start, sign):
     assert (push(10.0 * sign) * sign < 0).all()
 
 
+def test_the_guard_needs_units():
+    net = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="no unit to guard"):
+        padenet.guard_growth(net, torch.optim.SGD(net.parameters()))
+
+
 def test_the_guard_leaves_other_coefficients_and_units_alone():
     unit, flat = padenet.PAU(), padenet.PAU(([0.0, 1.0], [0.0]), degrees=(1, 1))
     net = nn.Sequential(unit, flat, nn.Linear(2, 2))

@@ -55,6 +55,13 @@ def test_two_finished_records_that_differ_are_refused(tmp_path):
     assert not (tmp_path / "c").exists()
 
 
+def test_two_runs_of_one_directory_are_told_apart(tmp_path):
+    for name, epochs in (("demo/run", 3), ("run", 4)):
+        RunDirectory(tmp_path / name).claim(make_run(epochs=epochs).config)
+    with pytest.raises(ValueError, match=r"in \S*/demo/run and \S*/run\."):
+        read_sources([tmp_path])
+
+
 def test_two_configs_under_one_name_are_refused(tmp_path):
     pack([make_run(epochs=3)], tmp_path / "a")
     pack([make_run(epochs=4)], tmp_path / "b")

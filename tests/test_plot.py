@@ -77,6 +77,11 @@ def test_groups():
     assert heights == pytest.approx([at_zero * k for k in (1, 2, 3, 4)])
 
 
+def test_inputs_of_another_kind_are_refused():
+    with pytest.raises(TypeError, match=r"inputs must be a padenet\.InputHistogram, got int"):
+        padenet.plot(padenet.PAU(), inputs=3)
+
+
 def test_band_of_small_noise_is_wider_and_says_so():
     unit = padenet.RPAU("tanh", alpha=0.01)
     (ax,) = padenet.plot(unit).axes

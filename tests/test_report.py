@@ -11,6 +11,7 @@ from runs import entries, lost, make_run, seeds, table2
 from padenet.cli import main
 from padenet.experiments.report import write_report
 from padenet.experiments.report.cells import collect
+from padenet.experiments.report.curves import plot_curves
 from padenet.experiments.report.formats import to_csv, to_html, to_latex, to_markdown
 from padenet.experiments.report.names import looks
 from padenet.experiments.report.overview import facts, lost_tables, settings_table
@@ -283,3 +284,10 @@ def test_directory_without_runs(tmp_path, capsys):
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "report")]) == 2
     assert "holds no runs" in capsys.readouterr().err
     assert not (tmp_path / "report").exists()
+
+
+def test_a_single_epoch_is_a_point():
+    pytest.importorskip("matplotlib")
+    figure = plot_curves(collect([make_run(epochs=1)]), looks([("pau", "")]))
+    markers = [ax.lines[0].get_marker() for ax in figure.axes[:2]]
+    assert markers == ["o", "o"]

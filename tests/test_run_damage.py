@@ -132,8 +132,19 @@ def test_a_file_in_the_place_of_the_directory(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert main(["train", "--epochs", "1", "--out", str(tmp_path / "file")]) == 2
     said = capsys.readouterr().err
-    assert "file/digits-lenet-pau-s0 cannot be written (Not a directory)" in said
-    assert "choose another directory" in said
+    assert "/file is a file. Name another one." in said
+    with pytest.raises(
+        OSError, match=r"run cannot be written \(Not a dir.*choose another directory"
+    ):
+        train(TINY, tmp_path / "file" / "run")
+
+
+def test_missing_data_begin_no_run(tmp_path, capsys):
+    command = ["train", "--dataset", "mnist", "--data-dir", str(tmp_path), "--out"]
+    for options in ([], ["--jobs", "2"]):
+        assert main([*command, str(tmp_path / "runs"), *options]) == 2
+        assert "padenet data fetch mnist" in capsys.readouterr().err
+    assert not list((tmp_path / "runs").iterdir())
 
 
 @pytest.mark.parametrize("number, said", [(errno.EACCES, "denied"), (errno.EROFS, "Read-only")])

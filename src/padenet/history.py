@@ -148,6 +148,8 @@ class History:
     ) -> None:
         """Write a GIF with one frame a snapshot that takes ``seconds`` and then starts again."""
         self._need_snapshots()
+        if not os.fspath(path).lower().endswith(".gif"):
+            raise ValueError(f"path={os.fspath(path)!r} is no name of a GIF. Let it end in .gif.")
         image = require("PIL.Image", "plots")
         agg = require("matplotlib.backends.backend_agg", "plots")
         limits = self._limits(check_interval(interval))

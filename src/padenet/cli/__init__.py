@@ -57,5 +57,5 @@ def main(argv: list[str] | None = None) -> int:
         print(f"padenet: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("padenet: interrupted", file=sys.stderr)
+        print("padenet: interrupted. Runs go on where they stopped: repeat it.", file=sys.stderr)
         return 130

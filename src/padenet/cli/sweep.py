@@ -76,7 +76,8 @@ def run(args: argparse.Namespace) -> int:
     if args.ray is None:  # a cluster may have what this machine has not
         check_work(statuses, args.out, place.data_dir)
     if not args.quiet:
-        print(f"{len(configs)} runs in {args.out}: {count(statuses)}", flush=True)
+        plural = "s" if len(configs) > 1 else ""
+        print(f"{len(configs)} run{plural} in {args.out}: {count(statuses)}", flush=True)
     with show(statuses, args) as report:
         statuses = sweep(
             configs, args.out, place, args.jobs, ray=args.ray, threads=args.threads, report=report

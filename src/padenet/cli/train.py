@@ -39,7 +39,6 @@ def run(args: argparse.Namespace) -> int:
     from padenet.experiments.progress import show
     from padenet.experiments.ranks import join_ranks
     from padenet.experiments.run import train
-    from padenet.experiments.store import RunDirectory
 
     configs = make_configs(args)
     place = make_place(args)
@@ -49,10 +48,10 @@ def run(args: argparse.Namespace) -> int:
         torch.set_num_threads(args.threads)
     code = 0
     with join_ranks(args.device) as ranks:
+        if ranks.leads:
+            check_beforehand(configs, place, args)
         for config in configs:
             path = Path(args.out) / config.name
-            if ranks.leads:
-                RunDirectory(path).check_whole()
             with show(config.name, quiet=args.quiet or not ranks.leads) as watch:
                 result = train(config, path, place, ranks=ranks, watch=watch)
             if ranks.leads and result is not None:
@@ -60,17 +59,23 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
+def check_beforehand(configs: "list[Config]", place: "Place", args: argparse.Namespace) -> None:
+    """Refuse what no run could do, before one is begun."""
+    from padenet.experiments.sweep import check_directories, check_work, look
+
+    check_directories(configs, args.out)
+    check_work([look(c, args.out) for c in configs], args.out, place.data_dir)
+
+
 def run_together(configs: "list[Config]", place: "Place", args: argparse.Namespace) -> int:
     """``--jobs`` runs at a time, a line as each ends; the exit code is a sweep's."""
     from padenet.experiments.jobs import run_all
     from padenet.experiments.ranks import world_size
-    from padenet.experiments.store import RunDirectory
     from padenet.experiments.sweep import exit_code
 
     if world_size() > 1:
         raise ValueError("--jobs is for whole runs, torchrun shares one: leave out either.")
-    for config in configs:
-        RunDirectory(Path(args.out) / config.name).check_whole()
+    check_beforehand(configs, place, args)
     outcomes: list[Outcome] = []
 
     def note(outcome: "Outcome") -> None:

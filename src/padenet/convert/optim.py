@@ -68,6 +68,10 @@ def guard_growth(model: nn.Module, optimizer: Optimizer, *, floor: float = 0.1) 
     """
     if not 0 < floor < 1:
         raise ValueError(f"floor={floor} must be between 0 and 1: 0.1 keeps a tenth of the start.")
+    if not any(isinstance(m, PAU) for m in model.modules()):
+        raise ValueError(
+            "model has no unit to guard. Call padenet.convert first, or leave this out."
+        )
     least: list[tuple[PAU, Tensor]] = []
     most: list[tuple[PAU, Tensor]] = []
     for unit in model.modules():

@@ -17,9 +17,11 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:
             raise  # a sentence of ours already
+        fix = "Make room or choose another directory. Repeat the command to go on."
+        if isinstance(error, NotADirectoryError | FileExistsError):
+            fix = "A file is in its way: choose another directory."
         raise OSError(
-            f"{path} cannot be written ({error.strerror}). What was there is kept. Make room or "
-            "choose another directory. Repeat the command to go on."
+            f"{path} cannot be written ({error.strerror}). What was there is kept. {fix}"
         ) from error
 
 

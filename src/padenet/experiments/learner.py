@@ -66,7 +66,7 @@ class Learner:
         self.penalized = [m for m in self.net.modules() if isinstance(m, APL)]
         self.clipped = [p for p in self.net.parameters() if not _among(p, self.units.values())]
         self.optimizer = make_optimizer(config, self.net, device)
-        if config.coefficient_floor is not None:
+        if config.coefficient_floor is not None and self.units:
             guard_growth(self.net, self.optimizer, floor=config.coefficient_floor)
         self.model: nn.Module = self.net
         if ranks.world > 1:

@@ -17,14 +17,13 @@ def read_sources(sources: Iterable[str | Path]) -> list[Run]:
     finished records that differ are refused, and so are two configs under one name and what a run
     left behind without a config.
     """
-    kept: dict[str, tuple[Run, str | Path]] = {}
+    kept: dict[str, Run] = {}
     for source in sources:
         _refuse_nameless(Path(source))
         for run in read_runs(source):
             name = run.config.name
-            here = (run, source)
-            kept[name] = _better(kept[name], here) if name in kept else here
-    return [kept[name][0] for name in sorted(kept)]
+            kept[name] = _better(kept[name], run) if name in kept else run
+    return [kept[name] for name in sorted(kept)]
 
 
 def pack_runs(sources: Iterable[str | Path], path: str | Path) -> list[Run]:
@@ -57,8 +56,7 @@ def unpack_runs(source: str | Path, folder: str | Path) -> list[Run]:
             directory.check(run.config)
             chosen.append((run, directory))
             continue
-        there = (directory.read(), directory.path)
-        better = _better(there, (run, source))[0] is run
+        better = _better(directory.read(), run) is run
         if better and (run.result is not None or not directory.checkpoint_file.exists()):
             chosen.append((run, directory))
     for run, directory in chosen:
@@ -89,20 +87,18 @@ def _replace(directory: RunDirectory, run: Run) -> None:
             directory.write_failure(run.failure)
 
 
-def _better(old: tuple[Run, str | Path], new: tuple[Run, str | Path]) -> tuple[Run, str | Path]:
+def _better(old: Run, new: Run) -> Run:
     """The record to keep of two under one name; the old one if they are the same."""
-    (a, source_a), (b, source_b) = old, new
-    places = f"{source_a} and {source_b}" if source_a != source_b else f"{source_a}, twice"
-    if a.config != b.config:
+    name = old.config.name
+    places = f"{old.place} and {new.place}" if old.place != new.place else f"{old.place}, twice"
+    if old.config != new.config:
+        raise ValueError(f"run {name} has two configs, in {places}. Give one of them a label.")
+    if old.result is None or new.result is None:
+        return max(old, new, key=lambda run: (run.result is not None, len(run.metrics)))
+    if _text(old) != _text(new):
         raise ValueError(
-            f"run {a.config.name} has two configs, in {places}. Give one of them a label."
-        )
-    if a.result is None or b.result is None:
-        return max(old, new, key=lambda pair: (pair[0].result is not None, len(pair[0].metrics)))
-    if _text(a) != _text(b):
-        raise ValueError(
-            f"run {a.config.name} is finished with different records in {places}. Leave out "
-            "or delete one of them."
+            f"run {name} is finished with different records in {places}. Leave out or delete one "
+            "of them."
         )
     return old
 

@@ -15,7 +15,7 @@ import json
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
@@ -41,7 +41,7 @@ class Run:
     """A run as recorded: ``result`` is None as long as it is not finished.
 
     ``failure`` says why one that is not finished has stopped, where that is known; ``pruning`` is
-    the text of pruning.json, empty for a whole net.
+    the text of pruning.json, empty for a whole net; ``place`` is where it was read.
     """
 
     config: Config
@@ -49,6 +49,7 @@ class Run:
     result: dict[str, Any] | None
     failure: str = ""
     pruning: str = ""
+    place: str = field(default="", compare=False)
 
 
 class InUse(ValueError):
@@ -204,7 +205,7 @@ class RunDirectory:
         pruning = (
             self.pruning_file.read_text(encoding="utf-8") if self.pruning_file.exists() else ""
         )
-        return Run(config, self.metrics(), self.result(), self.failure(), pruning)
+        return Run(config, self.metrics(), self.result(), self.failure(), pruning, str(self.path))
 
 
 def read_json(path: Path, names: Iterable[str] = ()) -> dict[str, Any]:
@@ -248,7 +249,7 @@ def read_runs(source: str | Path) -> list[Run]:
                 content = file.read()
         except (OSError, EOFError) as error:
             raise ValueError(f"{source} is not a whole file of packed runs ({error}).") from error
-        runs = list(read_lines(content, source, _unpacked))
+        runs = [replace(run, place=str(source)) for run in read_lines(content, source, _unpacked)]
     else:
         raise FileNotFoundError(f"{source} is neither a directory of runs nor a packed file.")
     if not runs:
@@ -275,8 +276,8 @@ def pack(runs: Iterable[Run], path: str | Path) -> None:
     """Write runs into one file, without checkpoints; the same runs give the same bytes."""
     lines = []
     for run in runs:
-        record = asdict(run)
-        for name in ("failure", "pruning"):
+        record = asdict(replace(run, place=""))
+        for name in ("failure", "pruning", "place"):
             if not record[name]:
                 del record[name]
         lines.append(json.dumps(record))

@@ -45,7 +45,7 @@ def plot(
         start: Also draw what each unit started as, where it has moved.
         columns: Panels in a row of a new figure.
 
-    Several groups are thin lines with their median on top. The band of an ``RPAU`` holds 95 % of
+    Several groups are thin lines with their median on top. The band of one ``RPAU`` holds 95 % of
     what it gives in training; noise too small to be seen is drawn 10 or more times as wide, and
     its label says so. A new figure has a legend; on given axes ``ax.legend()`` draws one.
 
@@ -53,6 +53,9 @@ def plot(
         The ``matplotlib`` figure, without a window: ``figure.savefig("units.png")``.
     """
     units = find_units(model)
+    if inputs is not None and not isinstance(inputs, InputHistogram):
+        kind = type(inputs).__name__
+        raise TypeError(f"inputs must be a padenet.InputHistogram, got {kind}. Make one first.")
     if interval is None:
         interval = inputs.interval if inputs else (-3.0, 3.0)
     low, high = check_interval(interval)

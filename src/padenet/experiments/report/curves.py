@@ -88,6 +88,8 @@ def _draw(
         ax.plot([], [], **line, label=cell.key.row)
     else:
         epochs, mean, low, high = found
+        if max(epochs) <= 1:  # a line needs two points in sight
+            line |= {"marker": "o", "markersize": 4}
         ax.plot(epochs, mean, **line, label=cell.key.row)
         if banded:
             ax.fill_between(epochs, low, high, color=colour, alpha=0.16, linewidth=0)

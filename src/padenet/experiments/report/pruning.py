@@ -214,7 +214,8 @@ def plot_pruning(curves: list[list[Point]]) -> "Figure":
 
 
 def _limits(points: list[Point]) -> tuple[float, float]:
-    """Around the points: without, the line at 0 that ``tidy`` draws would be in sight."""
-    known = [p.mean for p in points if p.mean is not None] or [0.0, 100.0]
-    room = max(0.1 * (max(known) - min(known)), 0.5)
-    return math.floor(min(known) - room), math.ceil(max(known) + room)
+    """Around points and bars: without, the line at 0 that ``tidy`` draws would be in sight."""
+    known = [(p.mean, p.std or 0.0) for p in points if p.mean is not None] or [(50.0, 50.0)]
+    low, high = min(m - s for m, s in known), max(m + s for m, s in known)
+    room = max(0.1 * (high - low), 0.5)
+    return math.floor(low - room), math.ceil(high + room)
