@@ -155,6 +155,7 @@ class History:
         limits = self._limits(check_interval(interval))
         figure, axes = new_grid(len(self._kinds), columns)
         canvas, frames = agg.FigureCanvasAgg(figure), []
+        # The last snapshot has all that is to be explained: the first has no start beside it.
         add_legend(plot(self.units(-1), axes=axes, interval=interval), axes)
         for i, step in enumerate(self.steps):
             for ax in axes:

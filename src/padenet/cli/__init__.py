@@ -57,5 +57,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"padenet: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("padenet: interrupted. Runs go on where they stopped: repeat it.", file=sys.stderr)
+        print(
+            "padenet: interrupted. Repeat the command: runs go on where they were.", file=sys.stderr
+        )
         return 130

@@ -276,8 +276,9 @@ def pack(runs: Iterable[Run], path: str | Path) -> None:
     """Write runs into one file, without checkpoints; the same runs give the same bytes."""
     lines = []
     for run in runs:
-        record = asdict(replace(run, place=""))
-        for name in ("failure", "pruning", "place"):
+        record = asdict(run)
+        del record["place"]
+        for name in ("failure", "pruning"):
             if not record[name]:
                 del record[name]
         lines.append(json.dumps(record))

@@ -24,7 +24,7 @@ def coefficients(
             column = tl.minimum(unit + tl.arange(0, COLS), width - 1)[None, :]
             which = ((column * PARTS + half) // span).to(tl.int64)
         else:
-            which = unit + tl.zeros((), tl.int64)
+            which = unit
         for j in tl.static_range(M + 1):
             a = a + (tl.load(a_ptr + which * (M + 1) + j).to(tl.float32),)
         if not CONSTANT:
@@ -55,7 +55,6 @@ def in_threads(
         CONSTANT: tl.constexpr = FORM == OFFSET
         lane = tl.arange(0, DEEP)[:, None] + tl.arange(0, WIDE)[None, :]
         zero = tl.where(numel < 0, lane, 0)  # which the compiler cannot know
-        unit = unit + tl.zeros((), tl.int64)
         top_a = tl.load(a_ptr + (unit * (M + 1) + M + zero)).to(tl.float32)
         top_d = tl.load(b_ptr + (unit * (N + CONSTANT) + N + CONSTANT - 1 + zero)).to(tl.float32)
         if FORM == ABS_TERMS:

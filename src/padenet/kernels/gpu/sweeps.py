@@ -22,6 +22,8 @@ float64 over the programs (``total``). No order depends on timing: the same bits
 
 ``a`` holds a_0 .. a_m, ``d`` holds d_0 .. d_n: d_0 is 0 but for "offset", and d_k is |b_k| for
 "abs_terms". Both are tuples of numbers, of rows (LANES) or of tiles (noise).
+
+NVIDIA is 0, or 1, or 2 if the GPU has minima and maxima of magnitudes (``xorsign.abs``).
 """
 
 import triton
@@ -198,7 +200,6 @@ def backward(
     """dx, and the sums of this program: for ``total``, or ALONE in its unit, da and db.
 
     EARLY: ``total`` may be launched before the last programs are through; it waits for them.
-    NVIDIA: 0, or 1, or 2 if the GPU has minima and maxima of magnitudes (``xorsign.abs``).
     """
     K: tl.constexpr = M + 1 + N + (FORM == OFFSET)
     DEEP: tl.constexpr = ROWS // 4 if LAYOUT == LANES else ROWS

@@ -34,6 +34,7 @@ def place_of(
         unit, across = unit * COLS, 1
         start, columns = unit, tl.minimum(COLS, width - unit)
     else:
+        unit = unit.to(tl.int64)  # its span, coefficients or sums may lie beyond 2^31
         across, start, columns = tl.cdiv(span, COLS), unit * span, span
     slot = stretch * abreast + turn
     if LAYOUT == RUNS:

@@ -17,10 +17,10 @@ def total(
     of ``span`` of ``width`` numbers each."""
     if EARLY:
         tl.extra.cuda.gdc_wait()
-    unit, i = tl.program_id(0), tl.program_id(1)
+    unit, i = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = tl.arange(0, COLS)[None, :]
     if LAYOUT == LANES:
-        sums_ptr += i.to(tl.int64) * chunks * width + unit.to(tl.int64) * span
+        sums_ptr += i.to(tl.int64) * chunks * width + unit * span
         rows, stride, inner = chunks, width, span
     else:
         sums_ptr += (i.to(tl.int64) * tl.num_programs(0) + unit) * count
@@ -38,7 +38,6 @@ def write_sum(
     da_ptr, db_ptr, b_ptr, unit, i, sum, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr
 ):
     """Sum ``i`` of a unit to its place, with the sign of -b and for "abs_terms" that of b."""
-    unit = unit + tl.zeros((), tl.int64)
     if i <= M:
         tl.store(da_ptr + unit * (M + 1) + i, _narrow_sum(sum, da_ptr))
     else:
