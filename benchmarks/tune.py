@@ -1,9 +1,10 @@
 """What the GPU kernels take with other choices than their plan's: python benchmarks/tune.py
 
-Tries how many registers a thread may have and, in forward, how many tiles it loads together.
-``kernels/gpu/plan.py`` has what was fastest on an H200; another GPU may prefer others. Prints times
-in ms and against the floor of ``gpu.py``, the plan's own choice first, then from the fastest on.
-Nothing is recorded, and nothing is checked: ``gpu.py`` does that.
+Tries how many registers a thread may have, how many tiles it loads together (forward) and how many
+elements it sums one after the other (backward: fewer mean more programs). ``kernels/gpu/plan.py``
+has what was fastest on an H200; another GPU may prefer others. Prints times in ms and against the
+floor of ``gpu.py``, the plan's own choice first, then from the fastest on. Nothing is recorded, and
+nothing is checked: ``gpu.py`` does that.
 """
 
 import argparse
@@ -27,31 +28,41 @@ from padenet.kernels.gpu.plan import Plan
 
 UNITS = {
     "PAU": "large",
+    "RPAU": "large",
     "PAU, 8 groups": "groups",
     "PAU, 64 groups": "channels",
     "PAU, 64 groups, channels_last": "channels",
 }
 WORKS = (FORWARD, BACKWARD)
+REGISTERS = {FORWARD: (32, 40, 48, 64), BACKWARD: (56, 64, 72, 80, 88, 96)}
+NOISY_REGISTERS = (64, 72, 80, 88, 96, 112, 128)
+TILES = (1, 2, 4, 8)
+LENGTHS = (64, 128, 256, 512)
 
 
 class Choice(NamedTuple):
-    registers: int
-    tiles: int = 0  # in forward; 0: the plan's
+    """0: as planned."""
+
+    registers: int = 0
+    tiles: int = 0
+    length: int = 0
 
     def __str__(self) -> str:
-        return f"{self.registers} registers" + (f", {self.tiles} tiles" if self.tiles else "")
+        words = (f"{n} {what}" for n, what in zip(self, Choice._fields, strict=True) if n)
+        return ", ".join(words) or "as planned"
 
     def plan_for(self, *arguments: object) -> Plan:
         """What ``plan.plan_for`` makes of this choice."""
-        own = plan._forward_tiles
+        tiles, registers = plan._forward_tiles, plan._registers
 
-        def tiles(layout: int, parts: int) -> tuple[int, int]:
-            steps, batch = own(layout, parts)
+        def other_tiles(*case: int) -> tuple[int, int]:
+            steps, batch = tiles(*case)
             return max(steps, self.tiles), self.tiles or batch
 
         with (
-            mock.patch.object(plan, "_registers", return_value=self.registers),
-            mock.patch.object(plan, "_forward_tiles", tiles),
+            mock.patch.object(plan, "_forward_tiles", other_tiles),
+            mock.patch.object(plan, "_registers", lambda *a: self.registers or registers(*a)),
+            mock.patch.object(plan, "_IN_A_ROW", self.length or plan._IN_A_ROW),
         ):
             return plan.plan_for.__wrapped__(*arguments)
 
@@ -71,10 +82,14 @@ class Choice(NamedTuple):
         return call
 
 
-CHOICES = {
-    FORWARD: [Choice(r, tiles) for r, tiles in product((32, 40, 48, 64), (1, 2, 4, 8))],
-    BACKWARD: [Choice(r) for r in (56, 64, 72, 80, 88, 96)],
-}
+def choices(unit: str, work: str, args: argparse.Namespace) -> list[Choice]:
+    """All to be tried, the plan's own first."""
+    noisy = unit == "RPAU"
+    registers = args.registers or (0, *(NOISY_REGISTERS if noisy else REGISTERS[work]))
+    sums = noisy or work == BACKWARD  # else a program has a few tiles, whatever it sums
+    others = product([0], args.lengths) if sums else product(args.tiles, [0])
+    tried = (Choice(r, *other) for r, other in product(registers, others))
+    return list(dict.fromkeys([Choice(), *tried]))
 
 
 def compile_choice(unit: str, dtype: str, work: str, choice: Choice) -> None:
@@ -84,15 +99,15 @@ def compile_choice(unit: str, dtype: str, work: str, choice: Choice) -> None:
     torch.cuda.synchronize()
 
 
-def measure(unit: str, dtype: str, work: str, rounds: int) -> Iterator[str]:
+def measure(unit: str, dtype: str, work: str, tried: list[Choice], rounds: int) -> Iterator[str]:
     """Rows of the table."""
     calls = make_calls(UNITS[unit], dtype, work, None)
-    timed: Calls = {GPU_FLOOR: calls[GPU_FLOOR], "as planned": calls[unit]}
-    timed |= {str(choice): choice.on(calls[unit]) for choice in CHOICES[work]}
+    timed: Calls = {GPU_FLOOR: calls[GPU_FLOOR]}
+    timed |= {str(choice): choice.on(calls[unit]) for choice in tried}
     times = {name: row["p50"] for name, row in interleave_events(timed, rounds=rounds).items()}
     floor = times.pop(GPU_FLOOR)
-    planned = times.pop("as planned")
-    for name, ms in [("as planned", planned), *sorted(times.items(), key=lambda row: row[1])]:
+    own = str(Choice())
+    for name, ms in sorted(times.items(), key=lambda row: (row[0] != own, row[1])):
         yield f"| {unit} | {dtype} | {work} | {name} | {ms:.4f} | {ms / floor:.3f} |"
 
 
@@ -101,14 +116,22 @@ def main() -> None:
     p.add_argument("--units", nargs="+", choices=UNITS, default=list(UNITS), metavar="NAME")
     p.add_argument("--dtypes", nargs="+", choices=DTYPES, default=list(DTYPES))
     p.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
+    p.add_argument("--registers", nargs="+", type=int, metavar="N", help="0: as planned")
+    p.add_argument("--tiles", nargs="+", type=int, metavar="N", default=TILES, help="in forward")
+    p.add_argument("--lengths", nargs="+", type=int, metavar="N", default=LENGTHS, help="of sums")
     p.add_argument("--rounds", type=int, default=3, help="of 20 samples of each choice")
     args = p.parse_args()
+    if min(args.lengths) < 8:
+        p.error(f"--lengths {min(args.lengths)}: a thread sums 8 elements of a tile or more")
     if not torch.cuda.is_available():
         sys.exit("this needs a CUDA device, and torch finds none")
     if reason := gpu.missing():
         sys.exit(f"this needs the GPU kernels: {reason}")
-    cases = list(product(args.units, args.dtypes, args.works))
-    jobs = [(*case, choice) for case in cases for choice in CHOICES[case[2]]]
+    cases = {
+        (unit, dtype, work): choices(unit, work, args)
+        for unit, dtype, work in product(args.units, args.dtypes, args.works)
+    }
+    jobs = {(*case, c._replace(length=0)) for case, tried in cases.items() for c in tried}
     workers = min(12, os.cpu_count() or 1)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         for done in [pool.submit(compile_choice, *job) for job in jobs]:
@@ -116,8 +139,8 @@ def main() -> None:
     made = describe_gpu()
     print(f"{made['gpu']}, torch {torch.__version__}, Triton {made['triton']}\n")
     print("| unit | dtype | work | choice | ms | × floor |\n|---|---|---|---|---:|---:|")
-    for case in cases:
-        for row in measure(*case, args.rounds):
+    for case, tried in cases.items():
+        for row in measure(*case, tried, args.rounds):
             print(row, flush=True)
 
 

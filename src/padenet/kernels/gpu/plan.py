@@ -117,7 +117,7 @@ def _forward_tiles(layout: int, parts: int) -> tuple[int, int]:
     """Tiles of a program in forward, and how many of them it loads together: the fastest of those
     tried on an H200. In LANES more, since every thread first loads coefficients of its own."""
     if layout == LANES:
-        return (16, 2) if parts == 2 else (4, 2)
+        return (16, 2) if parts == 2 else (4, 4)
     return (2, 2) if parts == 1 and layout == FLAT else (4, 4)
 
 
