@@ -1,13 +1,15 @@
 """What the GPU kernels take with other choices than their plan's: python benchmarks/tune.py
 
-Tries how many registers a thread may have, how many tiles it loads together (forward) and how many
-elements it sums one after the other (backward: fewer mean more programs). ``kernels/gpu/plan.py``
-has what was fastest on an H200; another GPU may prefer others. Prints times in ms and against the
-floor of ``gpu.py``, the plan's own choice first, then from the fastest on. Nothing is recorded, and
-nothing is checked: ``gpu.py`` does that.
+Tries how many registers a thread may have, how many tiles it loads together (forward), and which
+part of its share of the tiles a program takes (backward): at 100 percent all programs run at once,
+at 50 in two waves, at 90 in a long one and a short one, which goes to whoever is done first.
+``kernels/gpu/plan.py`` has what was fastest on an H200; another GPU may prefer others. Prints times
+in ms and against the floor of ``gpu.py``, the plan's own choice first, then from the fastest on.
+Nothing is recorded, and nothing is checked: ``gpu.py`` does that.
 """
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -37,7 +39,7 @@ WORKS = (FORWARD, BACKWARD)
 REGISTERS = {FORWARD: (32, 40, 48, 64), BACKWARD: (56, 64, 72, 80, 88, 96)}
 NOISY_REGISTERS = (64, 72, 80, 88, 96, 112, 128)
 TILES = (1, 2, 4, 8)
-LENGTHS = (64, 128, 256, 512)
+SHARES = (25, 50, 70, 80, 85, 90, 95, 100)
 
 
 class Choice(NamedTuple):
@@ -45,11 +47,14 @@ class Choice(NamedTuple):
 
     registers: int = 0
     tiles: int = 0
-    length: int = 0
+    percent: int = 0
 
     def __str__(self) -> str:
         words = (f"{n} {what}" for n, what in zip(self, Choice._fields, strict=True) if n)
         return ", ".join(words) or "as planned"
+
+    def steps(self, tiles: int, at_once: int, most: int) -> int:
+        return max(1, min(most, math.ceil(tiles / at_once * self.percent / 100)))
 
     def plan_for(self, *arguments: object) -> Plan:
         """What ``plan.plan_for`` makes of this choice."""
@@ -62,7 +67,7 @@ class Choice(NamedTuple):
         with (
             mock.patch.object(plan, "_forward_tiles", other_tiles),
             mock.patch.object(plan, "_registers", lambda *a: self.registers or registers(*a)),
-            mock.patch.object(plan, "_IN_A_ROW", self.length or plan._IN_A_ROW),
+            mock.patch.object(plan, "_steps", self.steps if self.percent else plan._steps),
         ):
             return plan.plan_for.__wrapped__(*arguments)
 
@@ -87,7 +92,7 @@ def choices(unit: str, work: str, args: argparse.Namespace) -> list[Choice]:
     noisy = unit == "RPAU"
     registers = args.registers or (0, *(NOISY_REGISTERS if noisy else REGISTERS[work]))
     sums = noisy or work == BACKWARD  # else a program has a few tiles, whatever it sums
-    others = product([0], args.lengths) if sums else product(args.tiles, [0])
+    others = product([0], args.shares) if sums else product(args.tiles, [0])
     tried = (Choice(r, *other) for r, other in product(registers, others))
     return list(dict.fromkeys([Choice(), *tried]))
 
@@ -118,11 +123,11 @@ def main() -> None:
     p.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
     p.add_argument("--registers", nargs="+", type=int, metavar="N", help="0: as planned")
     p.add_argument("--tiles", nargs="+", type=int, metavar="N", default=TILES, help="in forward")
-    p.add_argument("--lengths", nargs="+", type=int, metavar="N", default=LENGTHS, help="of sums")
+    p.add_argument(
+        "--shares", nargs="+", type=int, metavar="PERCENT", default=SHARES, help="in backward"
+    )
     p.add_argument("--rounds", type=int, default=3, help="of 20 samples of each choice")
     args = p.parse_args()
-    if min(args.lengths) < 8:
-        p.error(f"--lengths {min(args.lengths)}: a thread sums 8 elements of a tile or more")
     if not torch.cuda.is_available():
         sys.exit("this needs a CUDA device, and torch finds none")
     if reason := gpu.missing():
@@ -131,7 +136,7 @@ def main() -> None:
         (unit, dtype, work): choices(unit, work, args)
         for unit, dtype, work in product(args.units, args.dtypes, args.works)
     }
-    jobs = {(*case, c._replace(length=0)) for case, tried in cases.items() for c in tried}
+    jobs = {(*case, c._replace(percent=0)) for case, tried in cases.items() for c in tried}
     workers = min(12, os.cpu_count() or 1)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         for done in [pool.submit(compile_choice, *job) for job in jobs]:

@@ -83,12 +83,11 @@ def plan_for(
         steps, batch = _forward_tiles(layout, parts)
         stretches = 1 if layout == FLAT else max(1, -(-tiles // (steps * _MOST_ABREAST)))
         abreast = -(-tiles // (steps * stretches))
-    else:  # as few waves of programs as the length of a sum allows, each on a stretch of its own
+    else:  # a wave of programs on a stretch of its own, then the next
         at_once, batch = max(1, _at_once(registers, device) // units), 1
-        stretches = -(-tiles // (at_once * (_IN_A_ROW // (4 * parts))))
-        stretch = -(-tiles // max(stretches, 1))
-        abreast = max(1, min(at_once, stretch))
-        steps = -(-stretch // abreast)
+        steps = _steps(tiles, at_once, _IN_A_ROW // (4 * parts))
+        stretches = -(-tiles // (at_once * steps))
+        abreast = max(1, min(at_once, tiles))
     chunks = stretches * abreast
     far_columns = columns * parts if layout == LANES else min(columns * parts, threads)
     return Plan(
@@ -119,6 +118,12 @@ def _forward_tiles(layout: int, parts: int) -> tuple[int, int]:
     if layout == LANES:
         return (16, 2) if parts == 2 else (4, 4)
     return (2, 2) if parts == 1 and layout == FLAT else (4, 4)
+
+
+def _steps(tiles: int, at_once: int, most: int) -> int:
+    """Tiles of a program: as few waves of programs as ``most`` allows, all equally long."""
+    waves = max(1, -(-tiles // (at_once * most)))
+    return max(1, -(-tiles // (at_once * waves)))
 
 
 def _registers(kernel: str, layout: int, parts: int, noise: bool) -> int:
