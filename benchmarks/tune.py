@@ -1,15 +1,15 @@
 """What the GPU kernels take with other choices than their plan's: python benchmarks/tune.py
 
-Tries how many registers a thread may have, how many tiles it loads together (forward), and which
-part of its share of the tiles a program takes (backward): at 100 percent all programs run at once,
-at 50 in two waves, at 90 in a long one and a short one, which goes to whoever is done first.
+Tries how many registers a thread may have, how many tiles it loads together (forward), and how many
+tiles a program takes (backward, RPAU): with 100 percent of an equal share all programs run at once
+(if no sum becomes too long by that), with 50 in two waves, with 90 in a long wave and a short one,
+whose programs go wherever there is room first.
 ``kernels/gpu/plan.py`` has what was fastest on an H200; another GPU may prefer others. Prints times
 in ms and against the floor of ``gpu.py``, the plan's own choice first, then from the fastest on.
 Nothing is recorded, and nothing is checked: ``gpu.py`` does that.
 """
 
 import argparse
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ WORKS = (FORWARD, BACKWARD)
 REGISTERS = {FORWARD: (32, 40, 48, 64), BACKWARD: (56, 64, 72, 80, 88, 96)}
 NOISY_REGISTERS = (64, 72, 80, 88, 96, 112, 128)
 TILES = (1, 2, 4, 8)
-SHARES = (25, 50, 70, 80, 85, 90, 95, 100)
+SHARES = (50, 80, 90, 95, 100)
 
 
 class Choice(NamedTuple):
@@ -54,7 +54,8 @@ class Choice(NamedTuple):
         return ", ".join(words) or "as planned"
 
     def steps(self, tiles: int, at_once: int, most: int) -> int:
-        return max(1, min(most, math.ceil(tiles / at_once * self.percent / 100)))
+        """In place of ``plan._steps``."""
+        return max(1, min(most, -(-tiles * self.percent // (100 * at_once))))
 
     def plan_for(self, *arguments: object) -> Plan:
         """What ``plan.plan_for`` makes of this choice."""
@@ -91,8 +92,8 @@ def choices(unit: str, work: str, args: argparse.Namespace) -> list[Choice]:
     """All to be tried, the plan's own first."""
     noisy = unit == "RPAU"
     registers = args.registers or (0, *(NOISY_REGISTERS if noisy else REGISTERS[work]))
-    sums = noisy or work == BACKWARD  # else a program has a few tiles, whatever it sums
-    others = product([0], args.shares) if sums else product(args.tiles, [0])
+    in_waves = noisy or work == BACKWARD  # else a program has a fixed number of tiles
+    others = product([0], args.shares) if in_waves else product(args.tiles, [0])
     tried = (Choice(r, *other) for r, other in product(registers, others))
     return list(dict.fromkeys([Choice(), *tried]))
 
@@ -124,7 +125,7 @@ def main() -> None:
     p.add_argument("--registers", nargs="+", type=int, metavar="N", help="0: as planned")
     p.add_argument("--tiles", nargs="+", type=int, metavar="N", default=TILES, help="in forward")
     p.add_argument(
-        "--shares", nargs="+", type=int, metavar="PERCENT", default=SHARES, help="in backward"
+        "--shares", nargs="+", type=int, metavar="PERCENT", default=SHARES, help="in backward, RPAU"
     )
     p.add_argument("--rounds", type=int, default=3, help="of 20 samples of each choice")
     args = p.parse_args()

@@ -91,6 +91,23 @@ def test_more_programs_than_fit_abreast(shape, groups, gen, monkeypatch):
     check(x, dy, "safe", 5, 4, gen, groups)
 
 
+@pytest.mark.parametrize(
+    "shape, groups",
+    [((30_001,), None), ((90, 192), 2), ((300, 64), 64)],
+    ids=["flat", "runs", "lanes"],
+)
+def test_waves_of_programs(shape, groups, gen, monkeypatch):
+    """The last of them with fewer tiles than programs."""
+    uncached = plan.plan_for.__wrapped__
+    monkeypatch.setattr(plan, "_SMALL", 100)
+    monkeypatch.setattr(plan, "_at_once", lambda registers, device: 4)
+    monkeypatch.setattr(plan, "_steps", lambda tiles, at_once, most: 3)
+    monkeypatch.setattr(gpu, "plan_for", uncached)
+    x, dy = torch.randn(2, *shape, generator=gen).to(BF16)
+    assert uncached("backward", x.device, BF16, x.shape, (), groups or 1, 1, False).grid[2] > 1
+    check(x, dy, "safe", 5, 4, gen, groups, channel_dim=1 if groups else 0)
+
+
 @pytest.mark.parametrize("dtype", [F32, F16], ids=str)
 @pytest.mark.parametrize("groups", [None, 8])
 @pytest.mark.parametrize("kind", ["channels_last", "permuted", "stepped", "expanded", "unaligned"])

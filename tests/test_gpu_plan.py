@@ -60,11 +60,14 @@ def test_offsets_up_to_a_tile_beyond_the_end_fit(kernel, dtype):
     st.booleans(),
     st.booleans(),
     st.sampled_from([1, 4, 13, 1056]),
+    st.sampled_from([None, 1, 3, 7]),
 )
-def test_every_tile_belongs_to_one_program(shape, kernel, dtype, grouped, noise, at_once):
+def test_every_tile_belongs_to_one_program(shape, kernel, dtype, grouped, noise, at_once, steps):
     groups = shape[1] if grouped and len(shape) > 1 else 1
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "_at_once", lambda registers, device: at_once)
+        if steps:
+            patch.setattr(plan, "_steps", lambda tiles, at_once, most: steps)
         plan.plan_for.cache_clear()
         cpu = torch.device("cpu")
         p = plan.plan_for(kernel, cpu, dtype, torch.Size(shape), (), groups, 1, noise)

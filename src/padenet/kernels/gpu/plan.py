@@ -114,14 +114,16 @@ def plan_for(
 
 def _forward_tiles(layout: int, parts: int) -> tuple[int, int]:
     """Tiles of a program in forward, and how many of them it loads together: the fastest of those
-    tried on an H200. In LANES more, since every thread first loads coefficients of its own."""
+    tried on an H200. In LANES every thread first loads coefficients of its own, in 16 bits two
+    sets: there a program has more."""
     if layout == LANES:
         return (16, 2) if parts == 2 else (4, 4)
     return (2, 2) if parts == 1 and layout == FLAT else (4, 4)
 
 
 def _steps(tiles: int, at_once: int, most: int) -> int:
-    """Tiles of a program: as few waves of programs as ``most`` allows, all equally long."""
+    """Tiles of a program, at most ``most``: as few waves of programs as that allows, all equally
+    long."""
     waves = max(1, -(-tiles // (at_once * most)))
     return max(1, -(-tiles // (at_once * waves)))
 

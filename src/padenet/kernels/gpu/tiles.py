@@ -39,8 +39,8 @@ def place_of(
     slot = stretch * abreast + turn
     if LAYOUT == RUNS:
         slot += unit * abreast * tl.num_programs(2)
-    first = stretch * abreast * steps + turn
     stop = tl.minimum((stretch + 1) * abreast * steps, tl.cdiv(rows, ROWS) * across)
+    first = tl.minimum(stretch * abreast * steps + turn, stop)
     end = numel // 16 * 16 if LAYOUT == FLAT else numel
     if BIG:
         width, end = tl.cast(width, tl.int64), tl.cast(end, tl.int64)  # width may be a constant 1
