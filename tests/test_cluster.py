@@ -111,6 +111,8 @@ def test_addresses_without_a_port_are_left_to_ray(monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     for address in ("auto", "local", "elsewhere://cluster"):
         check_reachable(address)
+    with pytest.raises(ValueError, match=r"--ray locall: no address\. Give auto, local or HOST:"):
+        check_reachable("locall")
     with pytest.raises(ConnectionError, match=r"no Ray cluster at '\[::1\]:99999'"):
         check_reachable("[::1]:99999")
 

@@ -135,7 +135,7 @@ def test_errors_of_the_command(sources, tmp_path, capsys):
     assert main(["pack", str(sources[0]), str(tmp_path)]) == 2
     assert "is a directory. Name a file" in capsys.readouterr().err
     assert main(["pack", str(tmp_path / "none"), str(tmp_path / "x.jsonl.gz")]) == 2
-    assert "none is neither" in capsys.readouterr().err
+    assert "none is not there. Name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("file", ["metrics.jsonl", "result.json", "checkpoint.pt"])
@@ -194,6 +194,9 @@ def test_why_a_run_stopped_and_what_was_pruned_travel_too(tmp_path, capsys):
     assert "1 run: 1 failed" in capsys.readouterr().out
 
 
+RESULT = {"status": "done", "reason": "", "epochs": 1, "test_accuracy": 90.0, "seconds": 1.0}
+
+
 @pytest.mark.parametrize(
     "change, reason",
     [
@@ -201,6 +204,9 @@ def test_why_a_run_stopped_and_what_was_pruned_travel_too(tmp_path, capsys):
         ({"metrics": [{}]}, "without epoch, test_accuracy, seconds"),
         ({"metrics": ["x"]}, "a str, not an object"),
         ({"result": {}}, "without status, reason, epochs"),
+        ({"result": RESULT | {"status": "great"}}, "status is 'great', not done"),
+        ({"result": RESULT | {"test_accuracy": "high"}}, "test_accuracy is 'high', not a perc"),
+        ({"result": RESULT | {"test_accuracy": 999}}, "test_accuracy is 999, not a percentage"),
         ({"config": {"name": "x"}}, "unknown field of a run 'name'"),
         ({"config": None}, "a NoneType, not an object"),
     ],

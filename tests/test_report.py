@@ -5,13 +5,14 @@ import io
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from runs import entries, lost, make_run, seeds, table2
 
 from padenet.cli import main
 from padenet.experiments.report import write_report
 from padenet.experiments.report.cells import collect
-from padenet.experiments.report.curves import plot_curves
+from padenet.experiments.report.curves import curve, mean_curve, plot_curves
 from padenet.experiments.report.formats import to_csv, to_html, to_latex, to_markdown
 from padenet.experiments.report.names import looks
 from padenet.experiments.report.overview import facts, lost_tables, settings_table
@@ -284,6 +285,14 @@ def test_directory_without_runs(tmp_path, capsys):
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "report")]) == 2
     assert "holds no runs" in capsys.readouterr().err
     assert not (tmp_path / "report").exists()
+
+
+def test_bands_end_at_the_lowest_and_the_highest_seed():
+    cell = collect([make_run(seed=s, accuracy=a) for s, a in enumerate((99, 99, 10))])[0]
+    epochs, mean, low, high = mean_curve(cell, "test_accuracy")
+    seeds = [curve(run, "test_accuracy")[1] for run in cell.runs]
+    assert (high == np.max(seeds, 0)).any() and (high <= np.max(seeds, 0)).all()
+    assert (low >= np.min(seeds, 0)).all() and (low <= mean).all() and len(epochs) == len(mean)
 
 
 def test_a_single_epoch_is_a_point():

@@ -178,6 +178,21 @@ def test_read_out_by_pointer_and_keys(page):
     assert box.text.startswith("epoch 6")
 
 
+def test_no_band_and_no_axis_beyond_the_seeds(page):
+    """Seeds of which some are at chance for long: mean + std lies above 100."""
+    high, (bottom, top), std = page.execute_script(
+        "const epochs = [...Array(21).keys()];"
+        "const seed = late => ({status: 'done', epochs,"
+        "  test_accuracy: epochs.map(e => e < late ? 10 : 99)});"
+        "const cell = {seeds: [seed(1), seed(1), seed(9)]};"
+        "const {high, stds} = average(cell, 'test_accuracy');"
+        "return [Math.max(...high), heights([cell], 'test_accuracy', false), stds[5]]"
+    )
+    assert high == 99
+    assert bottom < 10 and 99 < top < 107
+    assert std == pytest.approx(51.38, abs=0.01)  # of 99, 99, 10: the read-out is not cut
+
+
 def layer_paths(page):
     return [p.get_attribute("d") for p in find(page, "#layers path.now")]
 

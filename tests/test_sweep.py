@@ -190,6 +190,10 @@ def test_what_would_fail_every_run_is_refused_once(recipe, tmp_path, capsys):
     assert main([*table, "--data-dir", str(tmp_path)]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "mnist is not in" in said and "padenet data fetch" in said
+    imagenet = ["sweep", "imagenet", "--out", str(tmp_path / "runs")]
+    assert main([*imagenet, "--data-dir", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "imagenet: no folders train and val in" in said
     assert not any((tmp_path / "runs").iterdir())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Path, "mkdir", lambda *args, **options: os.mkdir("/dev/null/x"))

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("source", type=Path, help="a directory of runs, at any depth, or a packed file")
     add("out", type=Path, help="the packed file, or a directory for --unpack")
-    add("more", type=Path, nargs="*", help="further sources to merge")
+    add("more", type=Path, nargs="*", default=[], help="further sources to merge")
     add("--unpack", action="store_true", help="write a directory for each run")
 
 

@@ -118,6 +118,8 @@ def check_reachable(address: str) -> None:
     found = os.environ.get("RAY_ADDRESS") if address == "auto" else None
     host, colon, port = (found or address).removeprefix("ray://").rpartition(":")
     if not (colon and port.isdigit()):
+        if address not in ("auto", "local") and "://" not in address:
+            raise ValueError(f"--ray {address}: no address. Give auto, local or HOST:PORT.")
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()

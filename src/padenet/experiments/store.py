@@ -90,7 +90,7 @@ class RunDirectory:
                 f"{self.path} has {', '.join(begun)} and no config.json that says of which run. "
                 "Put back a copy, or delete them to start the run again."
             )
-        found = read_json(self.config_file)
+        found = self._read_config()
         wanted = json.loads(config.to_json())
         differences = [
             f"{name} is {found.get(name)!r} there and {wanted.get(name)!r} here"
@@ -116,7 +116,7 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
 
     def result(self) -> dict[str, Any] | None:
-        return read_json(self.result_file, RESULT) if self.result_file.exists() else None
+        return read_json(self.result_file, expect_result) if self.result_file.exists() else None
 
     def metrics(self) -> list[Metrics]:
         """The lines written so far."""
@@ -190,12 +190,17 @@ class RunDirectory:
     def failure(self) -> str:
         """Why the run stopped, where that is known."""
         try:
-            return str(read_json(self.failure_file, ("reason",))["reason"])
+            failure = read_json(self.failure_file, lambda found: expect(found, ("reason",)))
+            return str(failure["reason"])
         except FileNotFoundError:  # it goes when the run goes on
             return ""
 
+    def _read_config(self) -> dict[str, Any]:
+        fix = "Put back a copy, or delete the directory to start the run again."
+        return read_json(self.config_file, expect, fix)
+
     def read(self) -> Run:
-        values = read_json(self.config_file)
+        values = self._read_config()
         try:
             config = Config.from_dict(values)
         except ValueError as error:
@@ -208,22 +213,32 @@ class RunDirectory:
         return Run(config, self.metrics(), self.result(), self.failure(), pruning, str(self.path))
 
 
-def read_json(path: Path, names: Iterable[str] = ()) -> dict[str, Any]:
-    """An object that has at least these names."""
+def read_json(
+    path: Path, make: Callable[[Any], T], fix: str = "Delete it or put back a copy."
+) -> T:
     try:
-        return expect(json.loads(path.read_text(encoding="utf-8")), names)
+        return make(json.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:
-        raise ValueError(
-            f"{path} is not what it should be ({error}). Delete it or put back a copy."
-        ) from error
+        raise ValueError(f"{path} is not what it should be ({error}). {fix}") from error
 
 
 def expect(found: Any, names: Iterable[str] = ()) -> dict[str, Any]:
+    """An object that has at least these names."""
     if not isinstance(found, dict):
         raise ValueError(f"a {type(found).__name__}, not an object")
     if missing := [name for name in names if name not in found]:
         raise ValueError(f"without {', '.join(missing)}")
     return found
+
+
+def expect_result(found: Any) -> dict[str, Any]:
+    result = expect(found, RESULT)
+    status, accuracy = result["status"], result["test_accuracy"]
+    if status not in ("done", "diverged", "failed"):
+        raise ValueError(f"status is {status!r}, not done, diverged or failed")
+    if accuracy is not None and not (type(accuracy) in (int, float) and 0 <= accuracy <= 100):
+        raise ValueError(f"test_accuracy is {accuracy!r}, not a percentage")
+    return result
 
 
 def read_lines(
@@ -248,10 +263,14 @@ def read_runs(source: str | Path) -> list[Run]:
             with gzip.open(source) as file:
                 content = file.read()
         except (OSError, EOFError) as error:
-            raise ValueError(f"{source} is not a whole file of packed runs ({error}).") from error
+            raise ValueError(
+                f"{source} is not a whole file of packed runs ({error}). Put back a copy."
+            ) from error
         runs = [replace(run, place=str(source)) for run in read_lines(content, source, _unpacked)]
     else:
-        raise FileNotFoundError(f"{source} is neither a directory of runs nor a packed file.")
+        raise FileNotFoundError(
+            f"{source} is not there. Name a directory of runs or a packed file."
+        )
     if not runs:
         why = "no config.json under it" if source.is_dir() else "the file is empty"
         raise ValueError(f"{source} holds no runs: {why}.")
@@ -266,7 +285,7 @@ def _unpacked(found: Any) -> Run:
     return Run(
         Config.from_dict(expect(config)),
         [expect(line, LINE) for line in metrics],
-        None if result is None else expect(result, RESULT),
+        None if result is None else expect_result(result),
         record.get("failure", ""),
         record.get("pruning", ""),
     )

@@ -19,7 +19,7 @@ from traceback import extract_tb
 from typing import Any, Literal
 
 from padenet.experiments.config import Config
-from padenet.experiments.data import SOURCES, locate
+from padenet.experiments.data import check_there
 from padenet.experiments.disk import writing
 from padenet.experiments.jobs import run_all, taken_up
 from padenet.experiments.outcome import Outcome, Report, say_nothing
@@ -149,8 +149,7 @@ def check_work(statuses: Iterable[Status], out: str | Path, data_dir: str | None
     absent = []
     for name in wanted:
         try:
-            if name in SOURCES:
-                locate(name, data_dir)
+            check_there(name, data_dir)
         except FileNotFoundError as error:
             absent.append(error)
     if absent and len(absent) == len(wanted):

@@ -16,7 +16,7 @@ from padenet.experiments.data.fetch import fetch
 from padenet.experiments.data.folder import ImageFolder
 from padenet.experiments.data.order import Draw, EpochSampler, epoch_order
 from padenet.experiments.data.places import data_home, locate, verify
-from padenet.experiments.data.sets import NAMES, Dataset, Folder, load
+from padenet.experiments.data.sets import NAMES, Dataset, Folder, check_there, load
 from padenet.experiments.data.sources import SOURCES, Layout, Source
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "Layout",
     "Source",
     "augment",
+    "check_there",
     "data_home",
     "epoch_order",
     "fetch",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from padenet.experiments.data import cifar, idx, places
-from padenet.experiments.data.folder import ImageFolder, open_imagenet
+from padenet.experiments.data.folder import ImageFolder, imagenet_root, open_imagenet
 from padenet.experiments.data.places import PathLike
 from padenet.experiments.data.sources import DIGITS, OTHERS, SOURCES
 
@@ -102,6 +102,14 @@ def load(name: str, data_dir: PathLike | None = None, *, verify: bool = False) -
         mean,
         std,
     )
+
+
+def check_there(name: str, data_dir: PathLike | None = None) -> None:
+    """An error that says where it was looked for, if the data set is not there."""
+    if name == "imagenet":
+        imagenet_root(places.data_home(data_dir))
+    elif name != "digits":
+        places.locate(name, data_dir)
 
 
 def mean_std(images: npt.NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:

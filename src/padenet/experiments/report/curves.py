@@ -61,7 +61,8 @@ def curve(run: Run, measure: str) -> tuple[np.ndarray, np.ndarray]:
 def mean_curve(cell: Cell, measure: str) -> tuple[np.ndarray, ...] | None:
     """Epochs, means, and the ends of the band, over the seeds that were trained to the end.
 
-    The band is mean ± sample std, but no lower than the lowest seed: a loss stays above 0.
+    The band is mean ± sample std, but ends at the lowest and the highest seed: a loss stays above
+    0, an accuracy below 100.
     """
     done = [dict(zip(*curve(r, measure), strict=True)) for r in cell.runs if status(r) == "done"]
     if not done:
@@ -70,7 +71,8 @@ def mean_curve(cell: Cell, measure: str) -> tuple[np.ndarray, ...] | None:
     table = np.array([[d[e] for e in epochs] for d in done])
     mean = table.mean(0)
     std = table.std(0, ddof=1) if len(done) > 1 else np.zeros(len(epochs))
-    return np.array(epochs), mean, np.maximum(mean - std, table.min(0)), mean + std
+    low, high = np.maximum(mean - std, table.min(0)), np.minimum(mean + std, table.max(0))
+    return np.array(epochs), mean, low, high
 
 
 def _draw(

@@ -13,7 +13,7 @@ def make_document(
 ) -> str:
     """``figures`` are, by heading, pairs of a caption and the path of a picture."""
     lines = [f"# {markdown(title)}", "", f"{facts['runs']}. {facts['time']}."]
-    lines += ["The same with charts to play with: [report.html](report.html).", ""]
+    lines += ["Tables to sort, curves and units to play with: [report.html](report.html).", ""]
     for table in results:
         lines += [f"## {table.title}", "", to_markdown(table)]
     for heading, pictures in figures.items():

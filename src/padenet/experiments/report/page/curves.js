@@ -3,6 +3,7 @@
 const DASHES = ["", "7 3", "2 2.5", "9 3 2 3"];
 const shown = {datasets: new Set(), nets: new Set(), activations: new Set()};
 
+const finished = cell => cell.seeds.filter(s => s.status === "done");
 const unique = values => [...new Set(values)];
 const stroke = c => ({stroke: `var(--c${c.look[0]})`, "stroke-dasharray": DASHES[c.look[1]]});
 
@@ -27,13 +28,13 @@ function chip(parent, text, set, key, curve) {
 }
 
 // Mean and sample standard deviation at every epoch over the seeds trained to the end; the band
-// ends at the lowest seed, so that a loss stays above 0.
+// ends at the lowest and the highest seed, so that a loss stays above 0, an accuracy below 100.
 function average(cell, measure) {
-  const seeds = cell.seeds.filter(s => s.status === "done").map(s => s[measure]);
+  const seeds = finished(cell).map(s => s[measure]);
   if (!seeds.length) return null;
   const length = Math.min(...seeds.map(s => s.length));
-  const epochs = cell.seeds.find(s => s.status === "done").epochs.slice(0, length);
-  const mean = [], low = [], high = [];
+  const epochs = finished(cell)[0].epochs.slice(0, length);
+  const mean = [], stds = [], low = [], high = [];
   for (let i = 0; i < length; i++) {
     const values = seeds.map(s => s[i]);
     const known = values.every(v => v !== null);
@@ -41,23 +42,23 @@ function average(cell, measure) {
     const square = values.reduce((sum, v) => sum + (v - m) ** 2, 0);
     const std = known && values.length > 1 ? Math.sqrt(square / (values.length - 1)) : 0;
     mean.push(m);
+    stds.push(std);
     low.push(known ? Math.max(m - std, Math.min(...values)) : null);
-    high.push(known ? m + std : null);
+    high.push(known ? Math.min(m + std, Math.max(...values)) : null);
   }
-  return {epochs, mean, low, high, seeds: seeds.length};
+  return {epochs, mean, stds, low, high, seeds: seeds.length};
 }
 
-// Where the curves end up, not the first epochs.
+// Where the runs end up, not their first epochs.
 function heights(cells, measure, log) {
-  const ends = [];
-  for (const {mean: m} of cells)
-    for (const values of m ? [m.mean, m.high] : [])
-      ends.push(...values.filter((v, i) => v !== null && m.epochs[i] >= m.epochs.at(-1) / 10));
+  const settled = run => run[measure].filter((v, i) =>
+    v !== null && run.epochs[i] >= Math.max(1, run.epochs.at(-1) / 10));
+  const ends = cells.flatMap(finished).flatMap(settled);
   if (!ends.length) return log ? [0.1, 1] : [0, 100];
   ends.sort((a, b) => a - b);
   if (log) return [ends[0] / 1.15, ends.at(-1) * 1.15];
   const low = quantile(ends, 0.05), high = ends.at(-1), room = Math.max(high - low, 0.1);
-  return [low - 0.1 * room, high + 0.08 * room];
+  return [low - 0.08 * room, high + 0.08 * room];
 }
 
 function drawChart(figure, cells, measure) {
@@ -67,7 +68,7 @@ function drawChart(figure, cells, measure) {
   element("small", {textContent: `${what} by epoch`}, caption);
   cells = cells.map(c => ({...c, mean: average(c, measure)}));
   const log = measure.endsWith("loss")
-    && cells.every(c => !c.mean || c.mean.mean.every(v => v === null || v > 0));
+    && cells.flatMap(finished).every(s => s[measure].every(v => v === null || v > 0));
   const last = Math.max(1, ...cells.flatMap(c => c.seeds.map(s => s.epochs.at(-1) ?? 0)));
   const width = Math.max(280, figure.clientWidth), height = 300;
   const chart = frame(figure, {x: [0, last], y: heights(cells, measure, log), width, height, log});
@@ -120,8 +121,8 @@ function addReadout(figure, {svg, X, left, right, top, bottom}, cells, last, wid
       first.append(c.row);
       const digits = value >= 10 ? 2 : 3;
       element("td", {className: "number", textContent: value.toFixed(digits)}, row);
-      const std = c.mean.high[k] - value;
-      element("td", {textContent: c.mean.seeds > 1 ? `± ${std.toFixed(digits)}` : ""}, row);
+      const std = c.mean.stds[k].toFixed(digits);
+      element("td", {textContent: c.mean.seeds > 1 ? `± ${std}` : ""}, row);
     }
     const x = X(at);
     for (const end of ["x1", "x2"]) line.setAttribute(end, x);
