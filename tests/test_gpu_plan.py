@@ -113,3 +113,10 @@ def test_compiles_for_nvidia_and_amd(tmp_path):
     done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("cuda") == 7 and done.stdout.count("hip") == 2
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_triton_is_asked_for_only_where_there_is_a_gpu(there, monkeypatch):
+    monkeypatch.setattr(gpu, "_find", lambda: (None, "Triton does not import."))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    assert gpu.status() == ("missing: Triton does not import." if there else "no GPU")

@@ -50,10 +50,11 @@ def missing() -> str | None:
 
 
 def status() -> str:
-    if reason := missing():
-        return f"missing: {reason}"
+    reason = missing()
     if not torch.cuda.is_available():
-        return "Triton, no GPU"
+        return "no GPU" if reason else "Triton, no GPU"
+    if reason:
+        return f"missing: {reason}"
     return f"Triton, {torch.cuda.get_device_name()}"
 
 
