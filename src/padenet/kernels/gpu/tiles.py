@@ -22,7 +22,8 @@ def place_of(
         rows, columns   that belong to the unit
         across          tiles side by side in a unit
         abreast         programs that advance side by side
-        first, stop     tile ``first`` of the unit is its first, then every ``abreast``-th to stop
+        first, stop     tile ``first`` of the unit is its first, then every ``abreast``-th to stop;
+                        equal if it has none
         down, over      that many tiles farther: abreast // across, abreast % across
 
     Divisions take long, and loads wait for what is computed here: they are left to the host.
