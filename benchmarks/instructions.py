@@ -111,7 +111,8 @@ def main() -> None:
             lines = disassemble(compile_kernel(plan, name, registers))
             part = main_part(lines, loop=kernel == "backward" or plan.more)
             banks = list(reads(part))
-            elements = 4 * (4 // dtype.itemsize) * plan.batch
+            turn = 2 if kernel == "backward" and dtype.itemsize == 4 else plan.batch  # tiles in it
+            elements = 4 * (4 // dtype.itemsize) * turn
             numbers = len(part), sum(map(sum, banks)), sum(max(1, *b) for b in banks)
             cells = " | ".join(f"{n / elements:.1f}" for n in numbers)
             print(f"| {kernel}, {case}, {name} | {registers} | {cells} |", flush=True)

@@ -1,9 +1,10 @@
 """What the GPU kernels take with other choices than their plan's: python benchmarks/tune.py
 
-Tries how many registers a thread may have, how many tiles it loads together (forward), and how many
-tiles a program takes (backward, RPAU): with 100 percent of an equal share all programs run at once
-(if no sum becomes too long by that), with 50 in two waves, with 90 in a long wave and a short one,
-whose programs go wherever there is room first.
+Tries how many registers a thread may have. In forward also how many tiles it loads together, and
+how many a program takes in all (steps). In backward and with RPAU also the share of the tiles which
+come to each program if all run at once: with 100 percent they do (if no sum becomes too long by
+that), with 50 they run in two waves, with 90 in a long wave and a short one. With 25 percent early
+the first programs of the first wave are by so much shorter than the last.
 ``kernels/gpu/plan.py`` has what was fastest on an H200; another GPU may prefer others. Prints times
 in ms and against the floor of ``gpu.py``, the plan's own choice first, then from the fastest on.
 Nothing is recorded, and nothing is checked: ``gpu.py`` does that.
@@ -39,7 +40,9 @@ WORKS = (FORWARD, BACKWARD)
 REGISTERS = {FORWARD: (32, 40, 48, 64), BACKWARD: (56, 64, 72, 80, 88, 96)}
 NOISY_REGISTERS = (64, 72, 80, 88, 96, 112, 128)
 TILES = (1, 2, 4, 8)
-SHARES = (50, 80, 90, 95, 100)
+STEPS = (0,)
+SHARES = (50, 80, 96, 100)
+EARLY = (0, 25, 50)
 
 
 class Choice(NamedTuple):
@@ -47,15 +50,18 @@ class Choice(NamedTuple):
 
     registers: int = 0
     tiles: int = 0
-    percent: int = 0
+    steps: int = 0
+    share: int = 0
+    early: int = 0
 
     def __str__(self) -> str:
         words = (f"{n} {what}" for n, what in zip(self, Choice._fields, strict=True) if n)
         return ", ".join(words) or "as planned"
 
-    def steps(self, tiles: int, at_once: int, most: int) -> int:
-        """In place of ``plan._steps``."""
-        return max(1, min(most, -(-tiles * self.percent // (100 * at_once))))
+    def waves(self, length: int, most: int, layout: int) -> tuple[int, int]:
+        """In place of ``plan._waves``."""
+        steps = max(1, min(most, length * self.share // 100))
+        return steps, steps * self.early // 100
 
     def plan_for(self, *arguments: object) -> Plan:
         """What ``plan.plan_for`` makes of this choice."""
@@ -63,12 +69,12 @@ class Choice(NamedTuple):
 
         def other_tiles(*case: int) -> tuple[int, int]:
             steps, batch = tiles(*case)
-            return max(steps, self.tiles), self.tiles or batch
+            return max(self.steps or steps, self.tiles), self.tiles or batch
 
         with (
             mock.patch.object(plan, "_forward_tiles", other_tiles),
             mock.patch.object(plan, "_registers", lambda *a: self.registers or registers(*a)),
-            mock.patch.object(plan, "_steps", self.steps if self.percent else plan._steps),
+            mock.patch.object(plan, "_waves", self.waves if self.share else plan._waves),
         ):
             return plan.plan_for.__wrapped__(*arguments)
 
@@ -93,7 +99,8 @@ def choices(unit: str, work: str, args: argparse.Namespace) -> list[Choice]:
     noisy = unit == "RPAU"
     registers = args.registers or (0, *(NOISY_REGISTERS if noisy else REGISTERS[work]))
     in_waves = noisy or work == BACKWARD  # else a program has a fixed number of tiles
-    others = product([0], args.shares) if in_waves else product(args.tiles, [0])
+    waves = product([0], [0], args.shares, args.early)
+    others = waves if in_waves else product(args.tiles, args.steps, [0], [0])
     tried = (Choice(r, *other) for r, other in product(registers, others))
     return list(dict.fromkeys([Choice(), *tried]))
 
@@ -124,8 +131,12 @@ def main() -> None:
     p.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
     p.add_argument("--registers", nargs="+", type=int, metavar="N", help="0: as planned")
     p.add_argument("--tiles", nargs="+", type=int, metavar="N", default=TILES, help="in forward")
+    p.add_argument("--steps", nargs="+", type=int, metavar="N", default=STEPS, help="in forward")
     p.add_argument(
         "--shares", nargs="+", type=int, metavar="PERCENT", default=SHARES, help="in backward, RPAU"
+    )
+    p.add_argument(
+        "--early", nargs="+", type=int, metavar="PERCENT", default=EARLY, help="in backward, RPAU"
     )
     p.add_argument("--rounds", type=int, default=3, help="of 20 samples of each choice")
     args = p.parse_args()
@@ -137,7 +148,7 @@ def main() -> None:
         (unit, dtype, work): choices(unit, work, args)
         for unit, dtype, work in product(args.units, args.dtypes, args.works)
     }
-    jobs = {(*case, c._replace(percent=0)) for case, tried in cases.items() for c in tried}
+    jobs = {(*case, c._replace(share=0, early=0)) for case, tried in cases.items() for c in tried}
     workers = min(12, os.cpu_count() or 1)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         for done in [pool.submit(compile_choice, *job) for job in jobs]:

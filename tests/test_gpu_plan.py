@@ -60,19 +60,19 @@ def test_offsets_up_to_a_tile_beyond_the_end_fit(kernel, dtype):
     st.booleans(),
     st.booleans(),
     st.sampled_from([1, 4, 13, 1056]),
-    st.sampled_from([None, 1, 3, 7]),
+    st.sampled_from([None, (1, 0), (3, 0), (3, 1), (7, 5), (7, 7)]),
 )
-def test_every_tile_belongs_to_one_program(shape, kernel, dtype, grouped, noise, at_once, steps):
+def test_every_tile_belongs_to_one_program(shape, kernel, dtype, grouped, noise, at_once, waves):
     groups = shape[1] if grouped and len(shape) > 1 else 1
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "_at_once", lambda registers, device: at_once)
-        if steps:
-            patch.setattr(plan, "_steps", lambda tiles, at_once, most: steps)
+        if waves:
+            patch.setattr(plan, "_waves", lambda length, most, layout: waves)
         plan.plan_for.cache_clear()
         cpu = torch.device("cpu")
         p = plan.plan_for(kernel, cpu, dtype, torch.Size(shape), (), groups, 1, noise)
     plan.plan_for.cache_clear()
-    rows, steps, abreast, down, over, _, width, span, *_ = p.numbers
+    rows, steps, skew, abreast, down, over, _, width, span, *_ = p.numbers
     _, layout, tile_rows, columns, parts, unit, *_ = p.shape
     across, units = 1, 1
     if layout == plan.RUNS:
@@ -84,10 +84,13 @@ def test_every_tile_belongs_to_one_program(shape, kernel, dtype, grouped, noise,
     assert p.grid[:2] == ((abreast, 1) if layout == plan.FLAT else (units, abreast))
     taken = []
     for stretch in range(p.grid[2]):
-        begin = stretch * abreast * steps
-        stop = min(begin + abreast * steps, tiles)
         for turn in range(abreast):
-            taken += range(begin + turn, stop, abreast)
+            early = ((abreast - 1 - turn) * skew) >> 16
+            begin = max(stretch * steps - early, 0) * abreast
+            stop = min(((stretch + 1) * steps - early) * abreast, tiles)
+            mine = range(min(begin + turn, stop), stop, abreast)
+            assert len(mine) <= steps
+            taken += mine
     assert sorted(taken) == list(range(tiles))
     if kernel == "backward":
         assert steps * 4 * parts <= 512

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from padenet.kernels.gpu.plan import LANES, Plan, plan_for, power_of_two
+from padenet.kernels.gpu.plan import FLAT, LANES, Plan, plan_for, power_of_two
 from padenet.kernels.layout import is_one_number, memory_order, same_layout
 from padenet.spec import FORMS, Spec
 
@@ -167,15 +167,19 @@ def _launch_total(
     ready = plan.ready.get(variant)
     if ready is not None:
         return _run(plan.device, ready, [t.data_ptr() for t in tensors])
-    layout, parts, unit = plan.shape[1], plan.shape[4], plan.shape[5]
-    width, span = plan.numbers[6] * unit * parts, plan.numbers[7]
-    columns = min(power_of_two(span), 1024) if layout == LANES else 1024
+    layout, width = plan.shape[1], plan.numbers[7] * plan.shape[5] * plan.shape[4]
+    chunks, span, rows, units, columns = 1, 1, 1, 1, 2048 if layout == FLAT else 512
+    if layout == LANES:
+        chunks, span = plan.slots // width, plan.numbers[8]
+        columns = power_of_two(span)
+        units = max(1, 4 // columns)  # four numbers are the least that memory hands over
+        rows = max(1, 8192 // (units * columns))
     numbers = (
-        plan.slots // groups, plan.slots // width if layout == LANES else 1, width, span,
-        _FORMS[spec.form], a.size(-1) - 1, b.size(-1) - (spec.form == "offset"), layout,
-        1024 // columns, columns, _early(b.get_device()),
+        plan.slots // groups, chunks, groups, span, _FORMS[spec.form], a.size(-1) - 1,
+        b.size(-1) - (spec.form == "offset"), layout, rows, units, columns,
+        _early(b.get_device()),
     )  # fmt: skip
-    grid = groups, a.size(-1) + b.size(-1), 1
+    grid = -(-groups // units), a.size(-1) + b.size(-1), 1
     _compile("total", plan, variant, grid, (*tensors, *numbers), numbers)
 
 
@@ -189,7 +193,7 @@ def _compile(
 ) -> None:
     """Launch through Triton, and keep what ``_run`` needs for the next time: asking Triton for it
     again takes longer than all the rest. The interpreter compiles nothing, so there it stays so."""
-    options = {"num_warps": plan.threads // 32, "enable_fp_fusion": True}
+    options = {"num_warps": 8 if name == "total" else plan.threads // 32, "enable_fp_fusion": True}
     if name == "total":
         options |= {"launch_pdl": True} if _early(plan.device.index) else {}
     elif _on_nvidia():

@@ -26,7 +26,7 @@ class Plan:
     registers: int
     slots: int  # numbers in which one sum of all units is left
     alone: bool  # one program sums all of a unit
-    numbers: tuple[int, ...]  # rows, steps, abreast, down, over, numel, width, span, middle, minor
+    numbers: tuple[int, ...]  # rows, steps, skew, abreast, down, over, numel, width, span, ..
     shape: tuple[int, ...]  # NOISE, LAYOUT, ROWS, COLS, PARTS, UNIT, FAR_ROWS, FAR_COLS, BIG
     noise: int | None  # NOISE, or None: not in this order of dims
     batch: int  # tiles that forward loads together
@@ -48,7 +48,7 @@ def plan_for(
     numel = math.prod(shape)
     kind, middle, minor = _noise_order(shape, order) if noise else (0, 1, 1)
     parts = 4 // dtype.itemsize  # elements in a word
-    threads, unit, across = _THREADS, 1, 1
+    threads, unit, across, skew = _THREADS, 1, 1, 0
     alone = kernel == "backward" and groups == 1 and numel <= _SMALL
     if groups == 1 or not numel:
         threads = 4 * threads if alone else threads
@@ -85,9 +85,11 @@ def plan_for(
         abreast = -(-tiles // (steps * stretches))
     else:  # a wave of programs on a stretch of its own, then the next
         at_once, batch = max(1, _at_once(registers, device) // units), 1
-        steps = _steps(tiles, at_once, _IN_A_ROW // (4 * parts))
-        stretches = -(-tiles // (at_once * steps))
         abreast = max(1, min(at_once, tiles))
+        length = -(-tiles // abreast)
+        steps, early = _waves(length, _IN_A_ROW // (4 * parts), layout)
+        stretches = -(-(length + early) // steps)
+        skew = (early << 16) // abreast
     chunks = stretches * abreast
     far_columns = columns * parts if layout == LANES else min(columns * parts, threads)
     return Plan(
@@ -99,7 +101,7 @@ def plan_for(
         chunks * (width * parts if layout == LANES else units),
         alone or (kernel == "backward" and chunks == 1 and layout == RUNS),
         (
-            rows, steps, abreast, abreast // across, abreast % across, numel,
+            rows, steps, skew, abreast, abreast // across, abreast % across, numel,
             width // unit, span // unit, middle, minor,
         ),
         (
@@ -121,11 +123,19 @@ def _forward_tiles(layout: int, parts: int) -> tuple[int, int]:
     return (2, 2) if parts == 1 and layout == FLAT else (4, 4)
 
 
-def _steps(tiles: int, at_once: int, most: int) -> int:
-    """Tiles of a program, at most ``most``: as few waves of programs as that allows, all equally
-    long."""
-    waves = max(1, -(-tiles // (at_once * most)))
-    return max(1, -(-tiles // (at_once * waves)))
+def _waves(length: int, most: int, layout: int) -> tuple[int, int]:
+    """Tiles of a program where ``length`` of them come to each that runs at once, ``most`` at most;
+    and how many fewer the first programs of the first wave have, whose rest falls to the last wave.
+
+    Programs that end together leave a multiprocessor without work, from the last load of one to the
+    first of the next. So they end one after the other, and what is left then goes wherever there is
+    room first. Short programs are not worth a second wave; nor are those in LANES, which leave sums
+    for every column.
+    """
+    if length <= (most if layout == LANES else most // 2):
+        return max(1, length), 0
+    steps = min(most, length - length // 25)
+    return steps, steps // 4
 
 
 def _registers(kernel: str, layout: int, parts: int, noise: bool) -> int:
@@ -135,8 +145,8 @@ def _registers(kernel: str, layout: int, parts: int, noise: bool) -> int:
         return 96 if kernel == "forward" else 80 if parts == 2 else 72
     lanes = layout == LANES
     if kernel == "forward":
-        return (64 if lanes else 40) if parts == 2 else (48 if lanes else 32)
-    return {FLAT: 72, RUNS: 80, LANES: 96}[layout] if parts == 2 else 64
+        return 64 if lanes else 40 if parts == 2 else 32
+    return {FLAT: 72, RUNS: 80, LANES: 88}[layout] if parts == 2 else 80
 
 
 @cache

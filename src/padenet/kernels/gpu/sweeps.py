@@ -67,13 +67,13 @@ from padenet.kernels.gpu.tiles import (
 from padenet.kernels.gpu.totals import total as total  # a kernel too
 from padenet.kernels.gpu.totals import write_sum
 
-_RUNTIME = ["seed", "rows", "steps", "abreast", "down", "over", "numel", "middle", "minor"]
+_RUNTIME = ["seed", "rows", "steps", "skew", "abreast", "down", "over", "numel", "middle", "minor"]
 
 
 @triton.jit(do_not_specialize=_RUNTIME)
 def forward(
     x_ptr, y_ptr, a_ptr, b_ptr, seed_ptr, seed: "i64", q, alpha,
-    rows, steps, abreast, down, over, numel, width, span, middle, minor,
+    rows, steps, skew, abreast, down, over, numel, width, span, middle, minor,
     FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, NOISE: tl.constexpr,
     LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
     UNIT: tl.constexpr, FAR_ROWS: tl.constexpr, FAR_COLS: tl.constexpr, BIG: tl.constexpr,
@@ -84,7 +84,7 @@ def forward(
     SETS: tl.constexpr = PARTS if LAYOUT == LANES else 1
     PACKED: tl.constexpr = PARTS == 2 and NVIDIA == 2
     base, unit, slot, place = place_of(
-        rows, steps, abreast, down, over, numel, width * UNIT, span * UNIT,
+        rows, steps, skew if NOISE else 0, abreast, down, over, numel, width * UNIT, span * UNIT,
         LAYOUT, ROWS, COLS, PARTS, BIG,
     )  # fmt: skip
     first, stop = place[6], place[7]
@@ -190,7 +190,7 @@ def _fetch_batch(
 @triton.jit(do_not_specialize=_RUNTIME)
 def backward(
     dy_ptr, x_ptr, dx_ptr, a_ptr, b_ptr, sums_ptr, da_ptr, db_ptr, seed_ptr, seed: "i64", q, alpha,
-    rows, steps, abreast, down, over, numel, width, span, middle, minor,
+    rows, steps, skew, abreast, down, over, numel, width, span, middle, minor,
     FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, NOISE: tl.constexpr,
     LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
     UNIT: tl.constexpr, FAR_ROWS: tl.constexpr, FAR_COLS: tl.constexpr, BIG: tl.constexpr,
@@ -207,8 +207,9 @@ def backward(
     SETS: tl.constexpr = PARTS if LAYOUT == LANES else 1
     PACKED: tl.constexpr = PARTS == 2 and NVIDIA == 2
     DY_PARTS: tl.constexpr = 1 if ONE_DY else PARTS
+    TURN: tl.constexpr = 2 if PARTS == 1 and NOISE == 0 else 1  # tiles in a turn of the loop
     base, unit, slot, place = place_of(
-        rows, steps, abreast, down, over, numel, width * UNIT, span * UNIT,
+        rows, steps, skew, abreast, down, over, numel, width * UNIT, span * UNIT,
         LAYOUT, ROWS, COLS, PARTS, BIG,
     )  # fmt: skip
     first, stop = place[6], place[7]
@@ -230,7 +231,7 @@ def backward(
     largest = zeros(1 if PACKED else SETS, DEEP, WIDE, tl.int32 if PACKED else tl.float32)
     sums = zeros(SETS * K, DEEP, WIDE, tl.float32)
     tiles = tl.cdiv(stop - first, abreast)
-    for tile in range(0, tiles):
+    for tile in tl.range(0, tiles, loop_unroll_factor=TURN):
         held, dheld, at, begin = four, dfour, row, column
         row, column = next_tile(row, column, tile + 1 < tiles, place, LAYOUT, ROWS, COLS)
         four = fetch(x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, PARTS, False)
@@ -293,7 +294,7 @@ def backward(
 
     if ALONE:
         for i in tl.static_range(K):
-            write_sum(da_ptr, db_ptr, b_ptr, unit, i, total[i], FORM, M, N)
+            write_sum(da_ptr, db_ptr, b_ptr, unit, None, i, total[i], FORM, M, N)
     elif LAYOUT == LANES:
         columns = width * UNIT * PARTS
         column = unit * PARTS + tl.arange(0, COLS * PARTS)

@@ -11,7 +11,7 @@ INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
 @triton.jit
 def place_of(
-    rows, steps, abreast, down, over, numel, width, span, LAYOUT: tl.constexpr,
+    rows, steps, skew, abreast, down, over, numel, width, span, LAYOUT: tl.constexpr,
     ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr, BIG: tl.constexpr,
 ):  # fmt: skip
     """Where the unit of this program begins, its unit (in LANES its first column), the place of its
@@ -23,7 +23,8 @@ def place_of(
         across          tiles side by side in a unit
         abreast         programs that advance side by side
         first, stop     tile ``first`` of the unit is its first, then every ``abreast``-th to stop;
-                        equal if it has none
+                        equal if it has none. A stretch ends at programs of a low number earlier,
+                        by ``skew`` / 2^16 tiles a program
         down, over      that many tiles farther: abreast // across, abreast % across
 
     Divisions take long, and loads wait for what is computed here: they are left to the host.
@@ -40,8 +41,9 @@ def place_of(
     slot = stretch * abreast + turn
     if LAYOUT == RUNS:
         slot += unit * abreast * tl.num_programs(2)
-    stop = tl.minimum((stretch + 1) * abreast * steps, tl.cdiv(rows, ROWS) * across)
-    first = tl.minimum(stretch * abreast * steps + turn, stop)
+    early = ((abreast - 1 - turn) * skew) >> 16
+    stop = tl.minimum(((stretch + 1) * steps - early) * abreast, tl.cdiv(rows, ROWS) * across)
+    first = tl.minimum(tl.maximum(stretch * steps - early, 0) * abreast + turn, stop)
     end = numel // 16 * 16 if LAYOUT == FLAT else numel
     if BIG:
         width, end = tl.cast(width, tl.int64), tl.cast(end, tl.int64)  # width may be a constant 1
