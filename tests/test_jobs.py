@@ -145,10 +145,12 @@ def test_a_run_whose_process_dies_every_time_fails_alone(tmp_path):
 
 
 SCRIPT = """
+import signal
 from small_runs import small
 from padenet.experiments.jobs import run_all
 from padenet.experiments.run import Place
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's "&" would have it ignored
     runs = [small(seed=s, epochs=10**6) for s in (0, 1)]
     run_all(runs, OUT, Place(device="cpu"), 2, threads=1)
 """
