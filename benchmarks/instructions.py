@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from compile_gpu import build
 
 from padenet.kernels.gpu import sweeps
-from padenet.kernels.gpu.plan import Plan, plan_for
+from padenet.kernels.gpu.plan import SHAPE, Plan, plan_for
 
 CASES = {  # shape, order of dims in memory, groups
     "one unit": ((2**26,), (0,), 1),
@@ -33,7 +33,6 @@ CASES = {  # shape, order of dims in memory, groups
     "64 groups, channels_last": ((256, 64, 56, 56), (0, 2, 3, 1), 64),
 }
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
-SHAPE = ("NOISE", "LAYOUT", "ROWS", "COLS", "PARTS", "UNIT", "FAR_ROWS", "FAR_COLS", "BIG")
 
 
 def compile_kernel(plan: Plan, dtype: str, registers: int) -> bytes:
@@ -111,7 +110,7 @@ def main() -> None:
             lines = disassemble(compile_kernel(plan, name, registers))
             part = main_part(lines, loop=kernel == "backward" or plan.more)
             banks = list(reads(part))
-            turn = 2 if kernel == "backward" and dtype.itemsize == 4 else plan.batch  # tiles in it
+            turn = 2 if kernel == "backward" else plan.batch  # tiles in it, where they are whole
             elements = 4 * (4 // dtype.itemsize) * turn
             numbers = len(part), sum(map(sum, banks)), sum(max(1, *b) for b in banks)
             cells = " | ".join(f"{n / elements:.1f}" for n in numbers)

@@ -16,10 +16,11 @@ TARGETS = {
 NVIDIA = {"cuda": 2, "cuda 8.0": 1, "hip": 0}
 TYPES = {"sums_ptr": "*fp64", "seed_ptr": "*i64", "q": "fp32", "alpha": "fp32", "seed": "i64"}
 ALIGNED = ("x_ptr", "y_ptr", "dy_ptr", "dx_ptr", "a_ptr", "b_ptr", "sums_ptr", "width", "span")
-# LAYOUT, ROWS, COLS, UNIT, FAR_ROWS, FAR_COLS for one element a word, and for two
-FLAT = (0, 1, 512, 1, 1, 128), (0, 1, 512, 1, 1, 128)
-RUNS = (1, 16, 32, 4, 4, 32), (1, 16, 32, 4, 2, 64)
-LANES = (2, 16, 32, 1, 4, 32), (2, 16, 32, 1, 2, 64)
+NAMES = ("LAYOUT", "ROWS", "COLS", "UNIT", "WIDTH", "FAR_ROWS", "FAR_COLS")
+# these for one element a word, and for two
+FLAT = (0, 1, 512, 1, 512, 1, 128), (0, 1, 512, 1, 512, 1, 128)
+RUNS = (1, 16, 32, 4, 0, 4, 32), (1, 16, 32, 4, 0, 2, 64)
+LANES = (2, 16, 32, 1, 32, 4, 32), (2, 16, 32, 1, 0, 2, 64)
 
 
 def build(kernel, dtype, target, options, **constants):
@@ -40,13 +41,7 @@ def build(kernel, dtype, target, options, **constants):
 
 def build_pair(target, dtype, layout, form, m, n, noise, one_dy, alone, big):
     parts = 1 if dtype == "fp32" else 2
-    tile = dict(
-        zip(
-            ("LAYOUT", "ROWS", "COLS", "UNIT", "FAR_ROWS", "FAR_COLS"),
-            layout[parts - 1],
-            strict=True,
-        )
-    )
+    tile = dict(zip(NAMES, layout[parts - 1], strict=True)) | {"WHOLE": not alone}
     common = {"FORM": form, "M": m, "N": n, "NOISE": noise, "PARTS": parts, "BIG": big, **tile}
     common |= {"NVIDIA": NVIDIA[target]}
     if not noise:
@@ -66,8 +61,7 @@ if __name__ == "__main__":
         ("fp32", LANES, 2, 0, 2, 2, False, False, False),
     ]
     # Two units side by side in one word: Triton takes a width of 1 for a constant.
-    names = ("LAYOUT", "ROWS", "COLS", "UNIT", "FAR_ROWS", "FAR_COLS")
-    narrow = dict(zip(names, (2, 512, 1, 1, 64, 2), strict=True))
+    narrow = dict(zip(NAMES, (2, 512, 1, 1, 1, 64, 2), strict=True)) | {"WHOLE": True}
     narrow |= {"FORM": 0, "M": 5, "N": 4, "NOISE": 0, "PARTS": 2, "BIG": True, "NVIDIA": 2}
     narrow |= {"width": 1, "span": 1, "seed_ptr": None, "BATCH": 2, "MORE": True}
     build(sweeps.forward, "bf16", "cuda", {}, **narrow)

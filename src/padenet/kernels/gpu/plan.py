@@ -8,9 +8,14 @@ from typing import Any
 import torch
 
 FLAT, RUNS, LANES = range(3)
+SHAPE = (
+    "NOISE", "LAYOUT", "ROWS", "COLS", "PARTS", "UNIT", "WIDTH", "WHOLE",
+    "FAR_ROWS", "FAR_COLS", "BIG",
+)  # fmt: skip
 _THREADS = 128
 _IN_A_ROW = 512  # elements that a thread sums one after the other, at most
 _BIG = 2**31 - 2**12  # elements from which offsets, up to a tile beyond the last, take 64 bits
+_WIDTH = 2**12  # words from a row to the next, up to which a power of two is compiled in
 _MOST_ABREAST = 2**16 - 1  # programs along the second axis of a grid
 _SMALL = 2**15  # elements that one program sums alone: a second kernel is more to launch
 
@@ -27,7 +32,7 @@ class Plan:
     slots: int  # numbers in which one sum of all units is left
     alone: bool  # one program sums all of a unit
     numbers: tuple[int, ...]  # rows, steps, skew, abreast, down, over, numel, width, span, ..
-    shape: tuple[int, ...]  # NOISE, LAYOUT, ROWS, COLS, PARTS, UNIT, FAR_ROWS, FAR_COLS, BIG
+    shape: tuple[int, ...]  # what the kernels are compiled for: the names in SHAPE
     noise: int | None  # NOISE, or None: not in this order of dims
     batch: int  # tiles that forward loads together
     more: bool  # whether a program of forward has more than these
@@ -55,6 +60,7 @@ def plan_for(
         layout, tile_rows, columns = FLAT, 1, 4 * threads
         width = span = columns
         rows = -(-numel // (columns * parts))
+        whole = kernel == "backward" and not alone and numel // 16 * 16 >= columns * parts
         tiles, units = rows, 1  # of a unit; units, or blocks of columns
     else:
         c = channel_dim % len(shape)
@@ -67,7 +73,7 @@ def plan_for(
         else:
             layout = LANES
             parts = 4 // dtype.itemsize if groups * span % 2 == 0 else 1
-            columns = min(power_of_two(groups * span // parts), threads)
+            columns = _lanes(groups * span // parts, threads)
             units = -(-groups * span // (parts * columns))
         tile_rows = 4 * threads // columns
         width, span = groups * span // parts, span // parts if layout == RUNS else span
@@ -76,7 +82,8 @@ def plan_for(
             across = -(-span // columns)
             unit = 4 if span % 4 == 0 else 1
         tiles = -(-rows // tile_rows) * across
-    registers = _registers(kernel, layout, parts, noise)
+        whole = rows >= tile_rows and (span if layout == RUNS else width) % columns == 0
+    registers = _registers(kernel, layout, parts, whole, noise)
     if alone:
         stretches, steps, abreast, batch = 1, tiles, 1, 1
     elif kernel == "forward" and not noise:
@@ -91,6 +98,7 @@ def plan_for(
         stretches = -(-(length + early) // steps)
         skew = (early << 16) // abreast
     chunks = stretches * abreast
+    fixed = layout == FLAT or (layout == LANES and width == power_of_two(width) <= _WIDTH)
     far_columns = columns * parts if layout == LANES else min(columns * parts, threads)
     return Plan(
         kernel,
@@ -105,7 +113,7 @@ def plan_for(
             width // unit, span // unit, middle, minor,
         ),
         (
-            kind or 0, layout, tile_rows, columns, parts, unit,
+            kind or 0, layout, tile_rows, columns, parts, unit, width if fixed else 0, whole,
             max(1, threads // far_columns), far_columns, numel >= _BIG,
         ),
         kind,
@@ -138,7 +146,7 @@ def _waves(length: int, most: int, layout: int) -> tuple[int, int]:
     return steps, steps // 4
 
 
-def _registers(kernel: str, layout: int, parts: int, noise: bool) -> int:
+def _registers(kernel: str, layout: int, parts: int, whole: bool, noise: bool) -> int:
     """The most that a thread may have, so that enough programs run at once. The first sweep gets by
     with them; that over far elements would take more."""
     if noise:
@@ -146,7 +154,9 @@ def _registers(kernel: str, layout: int, parts: int, noise: bool) -> int:
     lanes = layout == LANES
     if kernel == "forward":
         return 64 if lanes else 40 if parts == 2 else 32
-    return {FLAT: 72, RUNS: 80, LANES: 88}[layout] if parts == 2 else 80
+    if parts == 1:
+        return 80
+    return 72 if layout == FLAT else (88 if lanes else 80) - (8 if whole else 0)
 
 
 @cache
@@ -158,8 +168,18 @@ def _at_once(registers: int, device: torch.device) -> int:
     return cores * (2**16 // (registers * _THREADS))
 
 
+def _lanes(width: int, most: int) -> int:
+    """The widest tile of rows of that many words that leaves nothing over, if it takes lines of
+    memory as they are; else the narrowest that holds them, or the widest there is."""
+    even = min(width & -width, most)
+    return even if even >= 32 else min(power_of_two(width), most)
+
+
 def _columns(span: int, most: int) -> int:
-    """The widest tile that wastes little of itself at the end of a span, 0 if there is none."""
+    """The widest tile that leaves nothing over, or else wastes little of itself, at the end of a
+    span; 0 if there is none."""
+    if (even := min(span & -span, most)) >= 32:
+        return even
     for waste in (16, 8):
         columns = most
         while columns >= 16:

@@ -57,11 +57,13 @@ from padenet.kernels.gpu.tiles import (
     narrow,
     next_tile,
     offsets_of,
+    only_own,
     part,
     piece_of,
     place_of,
     position,
     put,
+    whole_tiles,
     widen,
 )
 from padenet.kernels.gpu.totals import total as total  # a kernel too
@@ -76,24 +78,24 @@ def forward(
     rows, steps, skew, abreast, down, over, numel, width, span, middle, minor,
     FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, NOISE: tl.constexpr,
     LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
-    UNIT: tl.constexpr, FAR_ROWS: tl.constexpr, FAR_COLS: tl.constexpr, BIG: tl.constexpr,
+    UNIT: tl.constexpr, WIDTH: tl.constexpr, WHOLE: tl.constexpr, FAR_ROWS: tl.constexpr,
+    FAR_COLS: tl.constexpr, BIG: tl.constexpr,
     NVIDIA: tl.constexpr, BATCH: tl.constexpr, MORE: tl.constexpr,
 ):  # fmt: skip
     DEEP: tl.constexpr = ROWS // 4 if LAYOUT == LANES else ROWS
     WIDE: tl.constexpr = COLS if LAYOUT == LANES else COLS // 4
     SETS: tl.constexpr = PARTS if LAYOUT == LANES else 1
     PACKED: tl.constexpr = PARTS == 2 and NVIDIA == 2
+    pitch = WIDTH if WIDTH > 0 else width * UNIT
     base, unit, slot, place = place_of(
-        rows, steps, skew if NOISE else 0, abreast, down, over, numel, width * UNIT, span * UNIT,
+        rows, steps, skew if NOISE else 0, abreast, down, over, numel, pitch, span * UNIT,
         LAYOUT, ROWS, COLS, PARTS, BIG,
     )  # fmt: skip
     first, stop = place[6], place[7]
     x_ptr += base
     y_ptr += base
-    four = _fetch_batch(x_ptr, first, place, LAYOUT, ROWS, COLS, PARTS, BATCH)
-    a, d = coefficients(
-        a_ptr, b_ptr, unit, width * UNIT, span * UNIT, FORM, M, N, LAYOUT, COLS, PARTS
-    )
+    four = _fetch_batch(x_ptr, first, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, BATCH)
+    a, d = coefficients(a_ptr, b_ptr, unit, pitch, span * UNIT, FORM, M, N, LAYOUT, COLS, PARTS)
     if seed_ptr is not None:
         seed = tl.load(seed_ptr)
 
@@ -102,15 +104,17 @@ def forward(
     if MORE:
         for n in range(first, stop, abreast * BATCH):
             held = four
-            four = _fetch_batch(x_ptr, n + abreast * BATCH, place, LAYOUT, ROWS, COLS, PARTS, BATCH)
+            four = _fetch_batch(
+                x_ptr, n + abreast * BATCH, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, BATCH
+            )
             largest = _forward_batch(
                 held, y_ptr, n, place, a, d, q, noise, largest,
-                FORM, M, N, NOISE, LAYOUT, ROWS, COLS, PARTS, SETS, NVIDIA, BATCH,
+                FORM, M, N, NOISE, LAYOUT, ROWS, COLS, PARTS, SETS, WHOLE, NVIDIA, BATCH,
             )  # fmt: skip
     else:
         largest = _forward_batch(
             four, y_ptr, first, place, a, d, q, noise, largest,
-            FORM, M, N, NOISE, LAYOUT, ROWS, COLS, PARTS, SETS, NVIDIA, BATCH,
+            FORM, M, N, NOISE, LAYOUT, ROWS, COLS, PARTS, SETS, WHOLE, NVIDIA, BATCH,
         )  # fmt: skip
 
     limit = limits(a, d, M, N, SETS, NOISE)
@@ -142,7 +146,7 @@ def _forward_batch(
     held, y_ptr, n, place, a, d, q, noise, largest,
     FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, NOISE: tl.constexpr,
     LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
-    SETS: tl.constexpr, NVIDIA: tl.constexpr, BATCH: tl.constexpr,
+    SETS: tl.constexpr, WHOLE: tl.constexpr, NVIDIA: tl.constexpr, BATCH: tl.constexpr,
 ):  # fmt: skip
     """Tile ``n`` and the next BATCH - 1 of this program, and the largest |x| so far."""
     PACKED: tl.constexpr = PARTS == 2 and NVIDIA == 2
@@ -157,7 +161,7 @@ def _forward_batch(
             largest = larger(largest, words, x, i, SETS, PACKED, y_ptr)
             u, v = noisy(
                 pick_set(a, i % SETS, M + 1), pick_set(d, i % SETS, N + 1),
-                base + offsets_of(row, column, i, place, LAYOUT, ROWS, COLS, PARTS),
+                base + offsets_of(row, column, i, place, LAYOUT, ROWS, COLS, PARTS, WHOLE),
                 seed, alpha, middle, minor, FORM, M, N, NOISE,
             )  # fmt: skip
             P, dP, A, dA = polynomials(x, u, v, FORM, M, N, False)
@@ -165,25 +169,27 @@ def _forward_batch(
             if M + N == 0:  # a constant has no x in it, and NaN must stay
                 F = tl.where(x == x, F, x)
             out = out + (F,)
-        put(y_ptr, row, column, place, out, LAYOUT, ROWS, COLS, PARTS, NVIDIA)
+        put(y_ptr, row, column, place, out, LAYOUT, ROWS, COLS, PARTS, WHOLE, WHOLE, NVIDIA)
         more = n + (j + 1) * abreast < stop
-        row, column = next_tile(row, column, more, place, LAYOUT, ROWS, COLS)
+        row, column = next_tile(row, column, more, place, LAYOUT, ROWS, COLS, False)
     return largest
 
 
 @triton.jit
 def _fetch_batch(
     x_ptr, n, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
-    PARTS: tl.constexpr, BATCH: tl.constexpr,
+    PARTS: tl.constexpr, WHOLE: tl.constexpr, BATCH: tl.constexpr,
 ):  # fmt: skip
     """The words of tile ``n`` and of the next BATCH - 1 of this program."""
     abreast, stop = place[5], place[7]
     row, column = position(tl.minimum(n, stop), place, ROWS, COLS, LAYOUT)
     held = ()
     for j in tl.static_range(BATCH):
-        held = held + fetch(x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, PARTS, False)
+        held = held + fetch(
+            x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, PARTS, False
+        )
         more = n + (j + 1) * abreast < stop
-        row, column = next_tile(row, column, more, place, LAYOUT, ROWS, COLS)
+        row, column = next_tile(row, column, more, place, LAYOUT, ROWS, COLS, False)
     return held
 
 
@@ -193,7 +199,8 @@ def backward(
     rows, steps, skew, abreast, down, over, numel, width, span, middle, minor,
     FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, NOISE: tl.constexpr,
     LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
-    UNIT: tl.constexpr, FAR_ROWS: tl.constexpr, FAR_COLS: tl.constexpr, BIG: tl.constexpr,
+    UNIT: tl.constexpr, WIDTH: tl.constexpr, WHOLE: tl.constexpr, FAR_ROWS: tl.constexpr,
+    FAR_COLS: tl.constexpr, BIG: tl.constexpr,
     NVIDIA: tl.constexpr, ONE_DY: tl.constexpr, ALONE: tl.constexpr, EARLY: tl.constexpr,
     ONE_Q: tl.constexpr,
 ):  # fmt: skip
@@ -207,9 +214,11 @@ def backward(
     SETS: tl.constexpr = PARTS if LAYOUT == LANES else 1
     PACKED: tl.constexpr = PARTS == 2 and NVIDIA == 2
     DY_PARTS: tl.constexpr = 1 if ONE_DY else PARTS
-    TURN: tl.constexpr = 2 if PARTS == 1 and NOISE == 0 else 1  # tiles in a turn of the loop
+    ONCE: tl.constexpr = not WHOLE or NOISE > 0  # no loop of its own for tiles that are whole
+    TURN: tl.constexpr = 2 if NOISE == 0 and (PARTS == 1 or WHOLE) else 1  # tiles in a turn
+    pitch = WIDTH if WIDTH > 0 else width * UNIT
     base, unit, slot, place = place_of(
-        rows, steps, skew, abreast, down, over, numel, width * UNIT, span * UNIT,
+        rows, steps, skew, abreast, down, over, numel, pitch, span * UNIT,
         LAYOUT, ROWS, COLS, PARTS, BIG,
     )  # fmt: skip
     first, stop = place[6], place[7]
@@ -217,11 +226,9 @@ def backward(
     dx_ptr += base
     dy_ptr += 0 if ONE_DY else base
     row, column = position(first, place, ROWS, COLS, LAYOUT)
-    four = fetch(x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, PARTS, False)
-    dfour = fetch(dy_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, DY_PARTS, ONE_DY)
-    a, d = coefficients(
-        a_ptr, b_ptr, unit, width * UNIT, span * UNIT, FORM, M, N, LAYOUT, COLS, PARTS
-    )
+    four = fetch(x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, PARTS, False)
+    dfour = fetch(dy_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, DY_PARTS, ONE_DY)
+    a, d = coefficients(a_ptr, b_ptr, unit, pitch, span * UNIT, FORM, M, N, LAYOUT, COLS, PARTS)
     top_a, top_d = in_threads(
         a_ptr, b_ptr, unit, a, d, numel, FORM, M, N, LAYOUT, NOISE, DEEP, WIDE
     )
@@ -230,36 +237,26 @@ def backward(
 
     largest = zeros(1 if PACKED else SETS, DEEP, WIDE, tl.int32 if PACKED else tl.float32)
     sums = zeros(SETS * K, DEEP, WIDE, tl.float32)
-    tiles = tl.cdiv(stop - first, abreast)
-    for tile in tl.range(0, tiles, loop_unroll_factor=TURN):
-        held, dheld, at, begin = four, dfour, row, column
-        row, column = next_tile(row, column, tile + 1 < tiles, place, LAYOUT, ROWS, COLS)
-        four = fetch(x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, PARTS, False)
-        dfour = fetch(dy_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, DY_PARTS, ONE_DY)
-        out = ()
-        for i in tl.static_range(4 * PARTS):
-            words = held[i // PARTS]
-            x = part(words, i % PARTS, PARTS, x_ptr)
-            dy = part(dheld[i // PARTS], i % PARTS, DY_PARTS, dy_ptr)
-            largest = larger(largest, words, x, i, SETS, PACKED, x_ptr)
-            u, v = noisy(
-                pick_set(top_a, i % SETS, M + 1), pick_set(top_d, i % SETS, N + 1),
-                base + offsets_of(at, begin, i, place, LAYOUT, ROWS, COLS, PARTS),
-                seed, alpha, middle, minor, FORM, M, N, NOISE,
+    noise = base, seed, alpha, middle, minor
+    n = first
+    for REST in tl.static_range(1 if ONCE else 0, 2):
+        until = stop
+        if not REST:
+            until = tl.minimum(stop, whole_tiles(place, LAYOUT, ROWS, COLS, PARTS))
+        tiles = tl.cdiv(tl.maximum(until - n, 0), abreast)
+        for _ in tl.range(0, tiles, loop_unroll_factor=1 if WHOLE and REST else TURN):
+            held, dheld, at, begin = four, dfour, row, column
+            n += abreast
+            row, column = next_tile(row, column, n < stop, place, LAYOUT, ROWS, COLS, WHOLE)
+            four = fetch(x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, PARTS, False)
+            dfour = fetch(
+                dy_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, DY_PARTS, ONE_DY
+            )
+            sums, largest = _backward_tile(
+                held, dheld, at, begin, dx_ptr, dy_ptr, place, top_a, top_d, q, noise, sums,
+                largest, FORM, M, N, NOISE, LAYOUT, ROWS, COLS, PARTS, SETS, WHOLE, WHOLE and REST,
+                NVIDIA, DY_PARTS, ONE_Q,
             )  # fmt: skip
-            P, dP, A, dA = polynomials(x, u, v, FORM, M, N, LAYOUT != LANES and NOISE == 0)
-            r = reciprocal(denominator(A, q, FORM), NVIDIA)
-            F = P * r
-            if FORM == FREE:
-                sF = F
-            elif FORM == ABS_TERMS:
-                sF = times_sign(F, x)
-            else:
-                sF = P * with_sign(r, A, NVIDIA, ONE_Q)
-            g = product(dy, r, NVIDIA)
-            out = out + (g * (dP - dA * sF),)
-            sums = added(sums, g, F, sF, x, i % SETS, SETS, FORM, M, N, NVIDIA)
-        put(dx_ptr, at, begin, place, out, LAYOUT, ROWS, COLS, PARTS, NVIDIA)
 
     if EARLY and not ALONE:
         tl.extra.cuda.gdc_launch_dependents()
@@ -296,7 +293,7 @@ def backward(
         for i in tl.static_range(K):
             write_sum(da_ptr, db_ptr, b_ptr, unit, None, i, total[i], FORM, M, N)
     elif LAYOUT == LANES:
-        columns = width * UNIT * PARTS
+        columns = pitch * PARTS
         column = unit * PARTS + tl.arange(0, COLS * PARTS)
         for i in tl.static_range(K):
             row = (i * abreast * tl.num_programs(2) + slot).to(tl.int64)
@@ -305,3 +302,43 @@ def backward(
         programs = tl.num_programs(0) * tl.num_programs(1) * tl.num_programs(2)
         for i in tl.static_range(K):
             tl.store(sums_ptr + i * programs + slot, total[i])
+
+
+@triton.jit
+def _backward_tile(
+    held, dheld, row, column, dx_ptr, dy_ptr, place, a, d, q, noise, sums, largest,
+    FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, NOISE: tl.constexpr,
+    LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
+    SETS: tl.constexpr, WHOLE: tl.constexpr, OWN: tl.constexpr, NVIDIA: tl.constexpr,
+    DY_PARTS: tl.constexpr, ONE_Q: tl.constexpr,
+):  # fmt: skip
+    """dx of a tile, and the sums and the largest |x| so far. OWN: it may lie farther back."""
+    PACKED: tl.constexpr = PARTS == 2 and NVIDIA == 2
+    base, seed, alpha, middle, minor = noise
+    if OWN:
+        dheld = only_own(dheld, row, column, place, LAYOUT, ROWS, COLS, PARTS)
+    out = ()
+    for i in tl.static_range(4 * PARTS):
+        words = held[i // PARTS]
+        x = part(words, i % PARTS, PARTS, dx_ptr)
+        dy = part(dheld[i // PARTS], i % PARTS, DY_PARTS, dy_ptr)
+        largest = larger(largest, words, x, i, SETS, PACKED, dx_ptr)
+        u, v = noisy(
+            pick_set(a, i % SETS, M + 1), pick_set(d, i % SETS, N + 1),
+            base + offsets_of(row, column, i, place, LAYOUT, ROWS, COLS, PARTS, WHOLE),
+            seed, alpha, middle, minor, FORM, M, N, NOISE,
+        )  # fmt: skip
+        P, dP, A, dA = polynomials(x, u, v, FORM, M, N, LAYOUT != LANES and NOISE == 0)
+        r = reciprocal(denominator(A, q, FORM), NVIDIA)
+        F = P * r
+        if FORM == FREE:
+            sF = F
+        elif FORM == ABS_TERMS:
+            sF = times_sign(F, x)
+        else:
+            sF = P * with_sign(r, A, NVIDIA, ONE_Q)
+        g = product(dy, r, NVIDIA)
+        out = out + (g * (dP - dA * sF),)
+        sums = added(sums, g, F, sF, x, i % SETS, SETS, FORM, M, N, NVIDIA)
+    put(dx_ptr, row, column, place, out, LAYOUT, ROWS, COLS, PARTS, WHOLE, OWN, NVIDIA)
+    return sums, largest

@@ -26,6 +26,7 @@ def place_of(
                         equal if it has none. A stretch ends at programs of a low number earlier,
                         by ``skew`` / 2^16 tiles a program
         down, over      that many tiles farther: abreast // across, abreast % across
+        last            the last row at which a tile may begin; FLAT: word, in fours
 
     Divisions take long, and loads wait for what is computed here: they are left to the host.
     """
@@ -48,7 +49,14 @@ def place_of(
     if BIG:
         width, end = tl.cast(width, tl.int64), tl.cast(end, tl.int64)  # width may be a constant 1
     base = start.to(tl.int64) * PARTS if LAYOUT != FLAT else 0
-    place = end, width, rows, columns, across, abreast, first, stop, down, over
+    last = tl.maximum(stop - 1, 0)
+    if LAYOUT == FLAT:
+        last = tl.minimum(last.to(end.dtype) * (COLS // 4), end // (4 * PARTS) - COLS // 4)
+    elif LAYOUT == LANES:
+        last = tl.minimum(last * ROWS, rows - ROWS)
+    else:
+        last = rows - ROWS
+    place = end, width, rows, columns, across, abreast, first, stop, down, over, last
     return base, unit, slot, place
 
 
@@ -63,9 +71,11 @@ def position(n, place, ROWS: tl.constexpr, COLS: tl.constexpr, LAYOUT: tl.conste
 
 @triton.jit
 def next_tile(
-    row, column, more, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr
-):
-    """The tile after that at row and column; outside the tensor if there are no more."""
+    row, column, more, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    SURE: tl.constexpr,
+):  # fmt: skip
+    """The tile after that at row and column; outside the tensor if there are no more, but if we are
+    SURE of that."""
     rows, across, abreast = place[2], place[4], place[5]
     if LAYOUT == RUNS:
         row += place[8] * ROWS
@@ -75,81 +85,134 @@ def next_tile(
         column = tl.where(inside, column, column - across * COLS)
     else:
         row += abreast * ROWS
-    return tl.where(more, row, rows), column
+    if not SURE:
+        row = tl.where(more, row, rows)
+    return row, column
+
+
+@triton.jit
+def whole_tiles(
+    place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr
+):
+    """How many tiles of the unit do not reach beyond its end."""
+    if LAYOUT == FLAT:
+        return (place[0] // (COLS * PARTS)).to(tl.int32)
+    else:
+        return place[2] // ROWS * place[4]
 
 
 @triton.jit
 def _words(
     row, column, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    PARTS: tl.constexpr, WHOLE: tl.constexpr, PIECE: tl.constexpr,
+):  # fmt: skip
+    """Offsets of the words in the first PIECE rows of a tile.
+
+    WHOLE: a tile that reaches beyond the end lies farther back instead, over the one before it. So
+    no load needs a mask, which would take a comparison and a zero for every word.
+    """
+    width, last = place[1], place[10]
+    i, j = tl.arange(0, PIECE)[:, None], tl.arange(0, COLS)[None, :]
+    if not WHOLE:
+        start = row * width + column
+    elif LAYOUT == FLAT:  # in fours, so that the compiler knows that loads are aligned
+        start = 4 * tl.minimum(row.to(last.dtype) * (COLS // 4), last)
+    else:
+        start = tl.minimum(row, last) * width + column
+    return start + (i * width + j)
+
+
+@triton.jit
+def _inside(
+    row, column, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
     PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Offsets of ROWS x COLS words, and which of them are inside."""
-    width, below, columns = place[1], place[2], place[3]
+    """Which words of a tile are inside the tensor."""
     i, j = tl.arange(0, ROWS)[:, None], tl.arange(0, COLS)[None, :]
-    word = row * width + column + (i * width + j)
     if LAYOUT == FLAT:
-        here = word < place[0] // PARTS
+        return row * place[1] + column + (i * place[1] + j) < place[0] // PARTS
     else:
-        here = (row + i < below) & (column + j < columns)
-    return word, here
+        return (row + i < place[2]) & (column + j < place[3])
 
 
 @triton.jit
 def fetch(
     ptr, row, column, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
-    PARTS: tl.constexpr, DY_PARTS: tl.constexpr, ONE: tl.constexpr,
+    PARTS: tl.constexpr, WHOLE: tl.constexpr, DY_PARTS: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
-    """Four words for each thread: side by side, or in LANES below each other."""
-    if LAYOUT == LANES:
-        four = ()
-        for i in tl.static_range(4):
-            word, here = _words(
-                row + i * (ROWS // 4), column, place, LAYOUT, ROWS // 4, COLS, PARTS
-            )
-            four = four + (_load(ptr, word, here, DY_PARTS, ONE),)
-        return four
-    else:
-        word, here = _words(row, column, place, LAYOUT, ROWS, COLS, PARTS)
-        return _split(_load(ptr, word, here, DY_PARTS, ONE), ROWS, COLS // 4)
+    """Four words for each thread: side by side, or in LANES below each other. ONE: one element in
+    place of all words."""
+    PIECES: tl.constexpr = 4 if LAYOUT == LANES else 1
+    PIECE: tl.constexpr = ROWS // PIECES
+    pointer = ptr if DY_PARTS == 1 else ptr.to(tl.pointer_type(tl.int32))
+    word = _words(row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, PIECE)
+    pointer += 0 * word if ONE else word
+    four = ()
+    for i in tl.static_range(PIECES):
+        at = pointer + (0 if ONE else i * PIECE * place[1])
+        if WHOLE:
+            four = four + (tl.load(at),)
+        else:
+            here = _inside(row + i * PIECE, column, place, LAYOUT, PIECE, COLS, PARTS)
+            four = four + (tl.load(at, here, 0),)
+    return four if LAYOUT == LANES else _split(four[0], ROWS, COLS // 4)
 
 
 @triton.jit
 def put(
     ptr, row, column, place, values, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
-    PARTS: tl.constexpr, NVIDIA: tl.constexpr,
+    PARTS: tl.constexpr, WHOLE: tl.constexpr, OWN: tl.constexpr, NVIDIA: tl.constexpr,
 ):  # fmt: skip
+    """Values to the tile. WHOLE: it is, or OWN: it may lie farther back; then to its own words."""
+    PIECES: tl.constexpr = 4 if LAYOUT == LANES else 1
+    PIECE: tl.constexpr = ROWS // PIECES
     words = ()
     for i in tl.static_range(4):
         if PARTS == 1:
             words = words + (narrow(values[i], ptr),)
         else:
             words = words + (_packed(values[2 * i], values[2 * i + 1], ptr, NVIDIA),)
-    pointer = ptr if PARTS == 1 else ptr.to(tl.pointer_type(tl.int32))
-    if LAYOUT == LANES:
-        for i in tl.static_range(4):
-            word, here = _words(
-                row + i * (ROWS // 4), column, place, LAYOUT, ROWS // 4, COLS, PARTS
-            )
-            tl.store(pointer + word, words[i], here)
-    else:
-        word, here = _words(row, column, place, LAYOUT, ROWS, COLS, PARTS)
-        tl.store(pointer + word, _joined(words, ROWS, COLS // 4), here)
+    if LAYOUT != LANES:
+        words = (_joined(words, ROWS, COLS // 4),)
+    word = _words(row, column, place, LAYOUT, ROWS, COLS, PARTS, OWN, PIECE)
+    pointer = (ptr if PARTS == 1 else ptr.to(tl.pointer_type(tl.int32))) + word
+    for i in tl.static_range(PIECES):
+        below = i * PIECE * place[1]
+        if OWN:
+            tl.store(pointer + below, words[i], word + below >= row * place[1])
+        elif WHOLE:
+            tl.store(pointer + below, words[i])
+        else:
+            here = _inside(row + i * PIECE, column, place, LAYOUT, PIECE, COLS, PARTS)
+            tl.store(pointer + below, words[i], here)
+
+
+@triton.jit
+def only_own(
+    four, row, column, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    PARTS: tl.constexpr,
+):  # fmt: skip
+    """Words of a tile that may lie farther back, with 0 for those that are not its own."""
+    out = ()
+    for i in tl.static_range(4):
+        word = offsets_of(row, column, i * PARTS, place, LAYOUT, ROWS, COLS, PARTS, True) // PARTS
+        out = out + (tl.where(word >= row * place[1], four[i], 0),)
+    return out
 
 
 @triton.jit
 def offsets_of(
     row, column, i: tl.constexpr, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr,
-    COLS: tl.constexpr, PARTS: tl.constexpr,
+    COLS: tl.constexpr, PARTS: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """Offsets of element ``i`` of those that the threads got from ``fetch``."""
-    width = place[1]
     WORD: tl.constexpr = i // PARTS
     if LAYOUT == LANES:
-        j, k = tl.arange(0, ROWS // 4)[:, None], tl.arange(0, COLS)[None, :]
-        word = (row + WORD * (ROWS // 4)) * width + (j * width + k)
+        word = _words(row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, ROWS // 4)
+        word += WORD * (ROWS // 4) * place[1]
     else:
-        j, k = tl.arange(0, ROWS)[:, None], tl.arange(0, COLS // 4)[None, :]
-        word = row * width + column + (j * width + 4 * k + WORD)
+        words = _words(row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, ROWS)
+        word = _split(words, ROWS, COLS // 4)[WORD]
     return word * PARTS + i % PARTS
 
 
@@ -184,17 +247,6 @@ def piece_of(
     else:
         here = (i < place[2]) & (j < place[3] * PARTS)
     return offset, here
-
-
-@triton.jit
-def _load(ptr, word, here, PARTS: tl.constexpr, ONE: tl.constexpr = False):
-    """Words of PARTS elements; or one element for all."""
-    if ONE:
-        return tl.load(ptr + 0 * word, here, 0.0)
-    elif PARTS == 1:
-        return tl.load(ptr + word, here, 0.0)
-    else:
-        return tl.load(ptr.to(tl.pointer_type(tl.int32)) + word, here, 0)
 
 
 @triton.jit
