@@ -12,6 +12,10 @@ with one unit programs abreast, 1 and stretches. The layouts:
 Rows and columns count words: one element, or PARTS = 2 of 16 bits. A thread holds four words of a
 tile and computes them one element after the other, while the next four are on their way.
 
+WHOLE: a tile is as wide as a span or a part of it, and the tensor is no smaller than one. Then a
+tile that would reach beyond the end lies farther back, over the one before it, and what it has in
+common with that belongs to the other. WIDTH is the width, if it is compiled in, or 0.
+
 This is done in float32 as long as no |x| lies above a limit that the coefficients set. If some did,
 the program sweeps its tiles again, in float64 and with the powers that would overflow divided out
 (``far.py``). The same sweep takes the last elements of a FLAT tensor, fewer than 16, which no
@@ -214,7 +218,6 @@ def backward(
     SETS: tl.constexpr = PARTS if LAYOUT == LANES else 1
     PACKED: tl.constexpr = PARTS == 2 and NVIDIA == 2
     DY_PARTS: tl.constexpr = 1 if ONE_DY else PARTS
-    ONCE: tl.constexpr = not WHOLE or NOISE > 0  # no loop of its own for tiles that are whole
     TURN: tl.constexpr = 2 if NOISE == 0 and (PARTS == 1 or WHOLE) else 1  # tiles in a turn
     pitch = WIDTH if WIDTH > 0 else width * UNIT
     base, unit, slot, place = place_of(
@@ -239,7 +242,8 @@ def backward(
     sums = zeros(SETS * K, DEEP, WIDE, tl.float32)
     noise = base, seed, alpha, middle, minor
     n = first
-    for REST in tl.static_range(1 if ONCE else 0, 2):
+    # WHOLE: first the tiles that lie where they should, which need no mask, then the rest
+    for REST in tl.static_range(0 if WHOLE else 1, 2):
         until = stop
         if not REST:
             until = tl.minimum(stop, whole_tiles(place, LAYOUT, ROWS, COLS, PARTS))
@@ -247,7 +251,9 @@ def backward(
         for _ in tl.range(0, tiles, loop_unroll_factor=1 if WHOLE and REST else TURN):
             held, dheld, at, begin = four, dfour, row, column
             n += abreast
-            row, column = next_tile(row, column, n < stop, place, LAYOUT, ROWS, COLS, WHOLE)
+            row, column = next_tile(
+                row, column, n < stop, place, LAYOUT, ROWS, COLS, WHOLE and not BIG
+            )
             four = fetch(x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, PARTS, False)
             dfour = fetch(
                 dy_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, DY_PARTS, ONE_DY

@@ -74,8 +74,8 @@ def next_tile(
     row, column, more, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
     SURE: tl.constexpr,
 ):  # fmt: skip
-    """The tile after that at row and column; outside the tensor if there are no more, but if we are
-    SURE of that."""
+    """The tile after that at row and column; outside the tensor if there are no more. SURE: in that
+    case any that ``fetch`` can find, WHOLE and with rows that are counted in 32 bits."""
     rows, across, abreast = place[2], place[4], place[5]
     if LAYOUT == RUNS:
         row += place[8] * ROWS
