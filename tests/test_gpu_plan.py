@@ -96,6 +96,42 @@ def test_every_tile_belongs_to_one_program(shape, kernel, dtype, grouped, noise,
         assert steps * 4 * parts <= 512
 
 
+TAILS = {  # shape without the batch, order of dims, groups
+    "one unit": ((64, 14, 14), (0, 1, 2, 3), 1),
+    "a unit a channel": ((64, 14, 14), (0, 1, 2, 3), 64),
+    "a unit a channel, channels_last": ((64, 14, 14), (0, 2, 3, 1), 64),
+    "tokens": ((768,), (0, 1), 8),
+    "a unit a neuron": ((100,), (0, 1), 100),
+}
+
+
+@pytest.mark.parametrize("noise", [False, True])
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+@pytest.mark.parametrize("tail, order, groups", TAILS.values(), ids=list(TAILS))
+def test_a_new_batch_size_compiles_nothing(tail, order, groups, dtype, noise, monkeypatch):
+    monkeypatch.setattr(plan, "_at_once", lambda registers, device: 132 * 2**16 // registers // 128)
+    for kernel in ("forward", "backward"):
+        plans = [
+            plan.plan_for.__wrapped__(
+                kernel, torch.device("cpu"), dtype, torch.Size((n, *tail)), order, groups, 1, noise
+            )
+            for n in (340, 341, 512, 777, 1000)
+        ]
+        compiled = {(p.shape, p.threads, p.registers, p.batch, p.alone) for p in plans}
+        assert len(compiled) == 1
+        if kernel == "forward" and not noise:  # with noise a program gets more tiles at some size
+            assert len({p.more for p in plans}) == 1
+
+
+def test_tiles_with_a_unit_a_column():
+    """Powers of two, no wider than threads; little of them is wasted, nothing if it need not be."""
+    for width in range(1, 3000):
+        columns = plan._lanes(width, 128)
+        assert columns & (columns - 1) == 0 and columns <= 128
+        assert width % 32 or width % columns == 0
+        assert width < 128 or -width % columns <= width / 8
+
+
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
 @pytest.mark.parametrize("shape", [(2, 2**35), (2**35, 2), (2**30, 96), (2**30, 2, 9)], ids=str)
 def test_no_grid_is_too_large(kernel, shape, monkeypatch):

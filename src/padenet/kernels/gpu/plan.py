@@ -169,10 +169,16 @@ def _at_once(registers: int, device: torch.device) -> int:
 
 
 def _lanes(width: int, most: int) -> int:
-    """The widest tile of rows of that many words that leaves nothing over, if it takes lines of
-    memory as they are; else the narrowest that holds them, or the widest there is."""
-    even = min(width & -width, most)
-    return even if even >= 32 else min(power_of_two(width), most)
+    """The tile for rows of that many words: the widest that leaves nothing over, or else the widest
+    that wastes an eighth at most, or else the one that wastes least. One of fewer than 32 would cut
+    lines of memory."""
+    if width <= 16:
+        return power_of_two(width)
+    if (even := min(width & -width, most)) >= 32:
+        return even
+    sizes = [1 << i for i in range(most.bit_length() - 1, 3, -1)]
+    wasted = {columns: -width % columns / width for columns in sizes}
+    return next((c for c in sizes if wasted[c] <= 1 / 8), min(sizes, key=wasted.__getitem__))
 
 
 def _columns(span: int, most: int) -> int:
