@@ -39,26 +39,35 @@ def build(kernel, dtype, target, options, **constants):
     return compile(source, target=TARGETS[target], options=options)
 
 
-def build_pair(target, dtype, layout, form, m, n, noise, one_dy, alone, big):
+def build_pair(target, dtype, layout, form, m, n, noise, one_dy, alone, big, whole):
     parts = 1 if dtype == "fp32" else 2
-    tile = dict(zip(NAMES, layout[parts - 1], strict=True)) | {"WHOLE": not alone}
+    tile = dict(zip(NAMES, layout[parts - 1], strict=True))
     common = {"FORM": form, "M": m, "N": n, "NOISE": noise, "PARTS": parts, "BIG": big, **tile}
     common |= {"NVIDIA": NVIDIA[target]}
     if not noise:
         common["seed_ptr"] = None
     batch = 4 if layout is not LANES and not noise else 1
-    build(sweeps.forward, dtype, target, {}, BATCH=batch, MORE=batch == 1, **common)
-    flags = {"ONE_DY": one_dy, "ALONE": alone, "EARLY": target == "cuda", "ONE_Q": form == 0}
+    cut = {"BATCH": batch, "MORE": batch == 1, "WHOLE": whole and layout is not FLAT}
+    build(sweeps.forward, dtype, target, {}, **common, **cut)
+    flags = {
+        "WHOLE": whole,
+        "ONE_DY": one_dy,
+        "ALONE": alone,
+        "EARLY": target == "cuda",
+        "ONE_Q": form == 0,
+    }
     build(sweeps.backward, dtype, target, {}, **common, **flags)
 
 
 if __name__ == "__main__":
     cases = [
-        ("fp32", FLAT, 0, 5, 4, 0, False, True, False),
-        ("bf16", LANES, 3, 5, 4, 0, False, False, False),
-        ("bf16", FLAT, 0, 5, 4, 0, True, False, True),
-        ("fp16", RUNS, 1, 3, 0, 1, True, False, False),
-        ("fp32", LANES, 2, 0, 2, 2, False, False, False),
+        ("fp32", FLAT, 0, 5, 4, 0, False, True, False, False),
+        ("bf16", LANES, 3, 5, 4, 0, False, False, False, True),
+        ("bf16", FLAT, 0, 5, 4, 0, True, False, True, True),
+        ("fp16", RUNS, 1, 3, 0, 1, True, False, False, False),
+        ("fp32", LANES, 2, 0, 2, 2, False, False, False, False),
+        ("bf16", RUNS, 0, 5, 4, 0, False, True, False, True),
+        ("fp32", LANES, 0, 5, 4, 0, False, False, True, True),
     ]
     # Two units side by side in one word: Triton takes a width of 1 for a constant.
     narrow = dict(zip(NAMES, (2, 512, 1, 1, 1, 64, 2), strict=True)) | {"WHOLE": True}

@@ -126,10 +126,32 @@ def test_a_new_batch_size_compiles_nothing(tail, order, groups, dtype, noise, mo
 def test_tiles_with_a_unit_a_column():
     """Powers of two, no wider than threads; little of them is wasted, nothing if it need not be."""
     for width in range(1, 3000):
-        columns = plan._lanes(width, 128)
+        columns = plan._lanes(width, 1000, 128)
         assert columns & (columns - 1) == 0 and columns <= 128
         assert width % 32 or width % columns == 0
         assert width < 128 or -width % columns <= width / 8
+
+
+@pytest.mark.parametrize(
+    "tail, groups, order",
+    [
+        ((16, 600, 600), 16, (0, 1, 2, 3)),
+        ((64, 56, 56), 64, (0, 1, 2, 3)),
+        ((100,), 100, (0, 1)),
+        ((96,), 96, (0, 1)),
+        ((48, 14, 14), 48, (0, 2, 3, 1)),
+    ],
+)
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+def test_a_small_batch_does_not_fill_tiles_with_nothing(tail, groups, order, dtype):
+    """They have no more rows than there are, if a wider tile of four is not wide enough."""
+    for batch in range(1, 40):
+        shape = torch.Size((batch, *tail))
+        p = plan.plan_for.__wrapped__(
+            "backward", torch.device("cpu"), dtype, shape, order, groups, 1, False
+        )
+        rows, (_, _, tile_rows, columns, *_) = p.numbers[0], p.shape
+        assert tile_rows <= max(4, rows) or columns >= p.numbers[7]
 
 
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
@@ -151,7 +173,7 @@ def test_compiles_for_nvidia_and_amd(tmp_path):
     env["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
     done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("cuda") == 7 and done.stdout.count("hip") == 2
+    assert done.stdout.count("cuda") == 9 and done.stdout.count("hip") == 2
 
 
 @pytest.mark.parametrize("there", [False, True])

@@ -68,8 +68,11 @@ def times_written(accesses, t):
     return times
 
 
-def cut_into(patch, at_once, waves):
-    """Plans as for a small GPU, so that a tensor has many programs; nothing is kept of them."""
+def cut_into(patch, at_once, waves, big=False):
+    """Plans as for a small GPU, so that a tensor has many programs, or as for one of 2^31 elements;
+    nothing is kept of them."""
+    if big:
+        patch.setattr(plan, "_BIG", 0)
     patch.setattr(plan, "_SMALL", 100)
     patch.setattr(plan, "_at_once", lambda registers, device: at_once)
     if waves:
@@ -83,7 +86,9 @@ def problems(draw):
     kind = draw(st.sampled_from(["flat", "runs", "lanes"]))
     if kind == "flat":
         return (draw(st.integers(400, 3000)),), None
-    groups = draw(st.sampled_from([1, 2, 3]) if kind == "runs" else st.sampled_from([16, 21, 96]))
+    groups = draw(
+        st.sampled_from([1, 2, 3]) if kind == "runs" else st.sampled_from([16, 21, 64, 96])
+    )
     of_one = draw(st.sampled_from([32, 33, 48, 64])) if kind == "runs" else 1
     return (draw(st.integers(1, 45)), groups * of_one), groups
 
@@ -97,9 +102,10 @@ def problems(draw):
     waves=st.sampled_from([None, (2, 1), (3, 3)]),
     one_dy=st.booleans(),
     noise=st.booleans(),
+    big=st.booleans(),
 )
 def test_nothing_is_read_outside_and_everything_written_once(
-    problem, dtype, at_once, waves, one_dy, noise
+    problem, dtype, at_once, waves, one_dy, noise, big
 ):
     from triton.runtime import interpreter
 
@@ -113,7 +119,7 @@ def test_nothing_is_read_outside_and_everything_written_once(
     key, spec = torch.tensor(7) if noise else None, Spec(alpha=0.1 if noise else 0.0)
     known = []
     with pytest.MonkeyPatch.context() as patch:
-        cut_into(patch, at_once, waves)
+        cut_into(patch, at_once, waves, big)
         memory = Memory(interpreter._interpreter)
         patch.setattr(interpreter, "_interpreter", memory)
         for name, at in (("_launch", 1), ("_launch_total", 2)):
@@ -149,3 +155,18 @@ def test_far_elements_where_two_tiles_lie_over_each_other(shape, groups, dtype, 
     want = exact(dy, x, a, b, channel_dim=spec.channel_dim)
     for name, g, w in zip(NAMES, got, want, strict=True):
         assert_near(g, w, name)
+
+
+@pytest.mark.parametrize("shape, groups", ENDS.values(), ids=list(ENDS))
+def test_a_pole_where_two_tiles_lie_over_each_other(shape, groups, gen, monkeypatch):
+    """The program that does not own it adds nothing, not 0 times infinity."""
+    cut_into(monkeypatch, 3, None)
+    x = torch.randn(shape, generator=gen) * 0.3
+    x.view(-1)[-480 if groups is None else -shape[1] * 14] = 1.0
+    a, b = torch.tensor([1.0, 1.0]), torch.tensor([-1.0])
+    if groups:
+        a, b = a.repeat(groups, 1), b.repeat(groups, 1)
+    spec = Spec(form="free", channel_dim=1 if groups else 0)
+    _, da, db = OnGPU.backward(torch.ones_like(x), x, a, b, None, spec)
+    unit = slice(None) if groups is None else 0
+    assert (da[unit] == torch.inf).all() and (db[unit] == -torch.inf).all()

@@ -113,8 +113,8 @@ def test_stopped_anywhere_and_continued_is_the_same_run(tmp_path, optimizer, mon
 
 
 def test_killed_at_any_moment_and_continued_is_the_same_run(tmp_path):
-    """kill -9, again and again, until it is through."""
-    options = ["--activation", "rpau", "--epochs", "6", "--batch-size", "128", "--threads", "1"]
+    """kill -9 after some epochs, with more to come than a busy machine could run past."""
+    options = ["--activation", "rpau", "--epochs", "20", "--batch-size", "128", "--threads", "1"]
     command = [sys.executable, "-m", "padenet", "train", *options, "--quiet"]
     environment = {**os.environ, "PYTHONPATH": str(Path(padenet.__file__).parents[1])}
     subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True, env=environment)
@@ -123,14 +123,13 @@ def test_killed_at_any_moment_and_continued_is_the_same_run(tmp_path):
     while directory.result() is None:
         before = len(directory.metrics())
         process = subprocess.Popen([*command, "--out", str(cut)], env=environment)
-        while process.poll() is None and len(directory.metrics()) < before + 1:
+        while process.poll() is None and (kills == 5 or len(directory.metrics()) < before + 1):
             time.sleep(0.01)
         if process.poll() is None:
             time.sleep(0.037 * (kills % 3))
             process.send_signal(signal.SIGKILL)
             kills += 1
-        process.wait()
-        assert kills < 30
+        assert process.wait() in (0, -signal.SIGKILL)
     assert kills >= 2
     assert same(content(directory.path), content(tmp_path / "whole" / directory.path.name))
     assert not [p.name for p in directory.path.iterdir() if p.name.endswith(".tmp")]

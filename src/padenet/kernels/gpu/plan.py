@@ -67,17 +67,17 @@ def plan_for(
         after = order[order.index(c) + 1 :] if order and c in order else range(c + 1, len(shape))
         span = shape[c] // groups * math.prod(shape[d] for d in after)
         parts = parts if span % parts == 0 else 1
-        columns = _columns(span // parts, 4 * threads)
+        rows = numel // (groups * span)
+        columns = _columns(span // parts, rows, 4 * threads)
         if columns:
             layout, units = RUNS, groups
         else:
             layout = LANES
             parts = 4 // dtype.itemsize if groups * span % 2 == 0 else 1
-            columns = _lanes(groups * span // parts, threads)
+            columns = _lanes(groups * span // parts, rows, threads)
             units = -(-groups * span // (parts * columns))
         tile_rows = 4 * threads // columns
         width, span = groups * span // parts, span // parts if layout == RUNS else span
-        rows = numel // (width * parts)
         if layout == RUNS:
             across = -(-span // columns)
             unit = 4 if span % 4 == 0 else 1
@@ -168,23 +168,25 @@ def _at_once(registers: int, device: torch.device) -> int:
     return cores * (2**16 // (registers * _THREADS))
 
 
-def _lanes(width: int, most: int) -> int:
+def _lanes(width: int, rows: int, most: int) -> int:
     """The tile for rows of that many words: the widest that leaves nothing over, or else the widest
-    that wastes an eighth at most, or else the one that wastes least. One of fewer than 32 would cut
-    lines of memory."""
-    if width <= 16:
-        return power_of_two(width)
-    if (even := min(width & -width, most)) >= 32:
+    that wastes an eighth at most, or else the one that wastes least. Narrower ones than 16 would
+    cut the memory into pieces that are too small, those of more rows than there are waste them."""
+    least = max(16, power_of_two(-(-4 * _THREADS // rows)))
+    if width <= 16 or least >= most:
+        return min(power_of_two(width), most)
+    if (even := min(width & -width, most)) >= max(32, least):
         return even
-    sizes = [1 << i for i in range(most.bit_length() - 1, 3, -1)]
+    sizes = [c for c in (128, 64, 32, 16) if least <= c <= most]
     wasted = {columns: -width % columns / width for columns in sizes}
     return next((c for c in sizes if wasted[c] <= 1 / 8), min(sizes, key=wasted.__getitem__))
 
 
-def _columns(span: int, most: int) -> int:
-    """The widest tile that leaves nothing over, or else wastes little of itself, at the end of a
-    span; 0 if there is none."""
-    if (even := min(span & -span, most)) >= 32:
+def _columns(span: int, rows: int, most: int) -> int:
+    """The widest tile that leaves nothing over at the end of a span, if there are rows enough for
+    it, or else wastes little of itself; 0 if there is none."""
+    even = min(span & -span, most)
+    if even >= 32 and most // even <= rows:
         return even
     for waste in (16, 8):
         columns = most

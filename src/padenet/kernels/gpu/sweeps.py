@@ -12,9 +12,10 @@ with one unit programs abreast, 1 and stretches. The layouts:
 Rows and columns count words: one element, or PARTS = 2 of 16 bits. A thread holds four words of a
 tile and computes them one element after the other, while the next four are on their way.
 
-WHOLE: a tile is as wide as a span or a part of it, and the tensor is no smaller than one. Then a
-tile that would reach beyond the end lies farther back, over the one before it, and what it has in
-common with that belongs to the other. WIDTH is the width, if it is compiled in, or 0.
+WHOLE: a span (in LANES the width) is a whole number of tiles wide, and there are rows enough for
+one. Then a tile that would reach beyond the end lies farther back, over the one before it, and what
+it has in common with that belongs to the other. FLAT is so in backward, unless one program does all
+of it. WIDTH is the width, if it is compiled in, or 0.
 
 This is done in float32 as long as no |x| lies above a limit that the coefficients set. If some did,
 the program sweeps its tiles again, in float64 and with the powers that would overflow divided out
@@ -251,9 +252,7 @@ def backward(
         for _ in tl.range(0, tiles, loop_unroll_factor=1 if WHOLE and REST else TURN):
             held, dheld, at, begin = four, dfour, row, column
             n += abreast
-            row, column = next_tile(
-                row, column, n < stop, place, LAYOUT, ROWS, COLS, WHOLE and not BIG
-            )
+            row, column = next_tile(row, column, n < stop, place, LAYOUT, ROWS, COLS, WHOLE)
             four = fetch(x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, PARTS, False)
             dfour = fetch(
                 dy_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, DY_PARTS, ONE_DY
@@ -322,6 +321,7 @@ def _backward_tile(
     PACKED: tl.constexpr = PARTS == 2 and NVIDIA == 2
     base, seed, alpha, middle, minor = noise
     if OWN:
+        held = only_own(held, row, column, place, LAYOUT, ROWS, COLS, PARTS)  # no pole of others
         dheld = only_own(dheld, row, column, place, LAYOUT, ROWS, COLS, PARTS)
     out = ()
     for i in tl.static_range(4 * PARTS):

@@ -26,10 +26,13 @@ def place_of(
                         equal if it has none. A stretch ends at programs of a low number earlier,
                         by ``skew`` / 2^16 tiles a program
         down, over      that many tiles farther: abreast // across, abreast % across
-        last            the last row at which a tile may begin; FLAT: word, in fours
+        last            the row at which its last tile begins, or RUNS the last of the unit, moved
+                        back if it reaches beyond the end; FLAT: the word, in fours
 
     Divisions take long, and loads wait for what is computed here: they are left to the host.
     """
+    if BIG:
+        rows = tl.cast(rows, tl.int64)  # and a tile beyond the last must not overflow either
     unit, turn, stretch = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     if LAYOUT == FLAT:
         turn, unit, start, columns, across = unit, 0, 0, COLS, 1
@@ -74,8 +77,8 @@ def next_tile(
     row, column, more, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
     SURE: tl.constexpr,
 ):  # fmt: skip
-    """The tile after that at row and column; outside the tensor if there are no more. SURE: in that
-    case any that ``fetch`` can find, WHOLE and with rows that are counted in 32 bits."""
+    """The tile after that at row and column; outside the tensor if there are no more. SURE: or just
+    anywhere, as where tiles are WHOLE and ``fetch`` stays inside by itself."""
     rows, across, abreast = place[2], place[4], place[5]
     if LAYOUT == RUNS:
         row += place[8] * ROWS
@@ -103,8 +106,8 @@ def whole_tiles(
 
 @triton.jit
 def _words(
-    row, column, place, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
-    PARTS: tl.constexpr, WHOLE: tl.constexpr, PIECE: tl.constexpr,
+    row, column, place, LAYOUT: tl.constexpr, PIECE: tl.constexpr, COLS: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):  # fmt: skip
     """Offsets of the words in the first PIECE rows of a tile.
 
@@ -145,7 +148,7 @@ def fetch(
     PIECES: tl.constexpr = 4 if LAYOUT == LANES else 1
     PIECE: tl.constexpr = ROWS // PIECES
     pointer = ptr if DY_PARTS == 1 else ptr.to(tl.pointer_type(tl.int32))
-    word = _words(row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, PIECE)
+    word = _words(row, column, place, LAYOUT, PIECE, COLS, WHOLE)
     pointer += 0 * word if ONE else word
     four = ()
     for i in tl.static_range(PIECES):
@@ -163,7 +166,8 @@ def put(
     ptr, row, column, place, values, LAYOUT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
     PARTS: tl.constexpr, WHOLE: tl.constexpr, OWN: tl.constexpr, NVIDIA: tl.constexpr,
 ):  # fmt: skip
-    """Values to the tile. WHOLE: it is, or OWN: it may lie farther back; then to its own words."""
+    """Values to the tile. WHOLE: no mask is needed, or OWN: only that of its own words, because it
+    may lie farther back."""
     PIECES: tl.constexpr = 4 if LAYOUT == LANES else 1
     PIECE: tl.constexpr = ROWS // PIECES
     words = ()
@@ -174,7 +178,7 @@ def put(
             words = words + (_packed(values[2 * i], values[2 * i + 1], ptr, NVIDIA),)
     if LAYOUT != LANES:
         words = (_joined(words, ROWS, COLS // 4),)
-    word = _words(row, column, place, LAYOUT, ROWS, COLS, PARTS, OWN, PIECE)
+    word = _words(row, column, place, LAYOUT, PIECE, COLS, OWN)
     pointer = (ptr if PARTS == 1 else ptr.to(tl.pointer_type(tl.int32))) + word
     for i in tl.static_range(PIECES):
         below = i * PIECE * place[1]
@@ -208,10 +212,10 @@ def offsets_of(
     """Offsets of element ``i`` of those that the threads got from ``fetch``."""
     WORD: tl.constexpr = i // PARTS
     if LAYOUT == LANES:
-        word = _words(row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, ROWS // 4)
+        word = _words(row, column, place, LAYOUT, ROWS // 4, COLS, WHOLE)
         word += WORD * (ROWS // 4) * place[1]
     else:
-        words = _words(row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, ROWS)
+        words = _words(row, column, place, LAYOUT, ROWS, COLS, WHOLE)
         word = _split(words, ROWS, COLS // 4)[WORD]
     return word * PARTS + i % PARTS
 
@@ -224,7 +228,7 @@ def left_over(numel, place, SIZE: tl.constexpr, LAYOUT: tl.constexpr):
     cut, rest = stop, end
     if LAYOUT == FLAT:
         if end < numel:  # a division takes as long as some elements
-            n = (end // SIZE).to(tl.int32)
+            n = (end // SIZE).to(stop.dtype)
             if (n >= first) & (n < stop) & ((n - first) % abreast == 0):
                 cut, rest = n, end - end + numel
     return cut, rest
