@@ -1,12 +1,22 @@
 """Triton's interpreter without the work it repeats: the results are the same, sooner.
 
-Call these after TRITON_INTERPRET is set. Another Triton, built otherwise, is left as it is.
+Another Triton, built otherwise, is left as it is.
 """
 
 from functools import cache, wraps
 
+import torch
 
-def patch_language_once_a_launch() -> None:
+
+@cache
+def repeat_less() -> None:
+    """Call this after TRITON_INTERPRET is set, as often as you like. On a GPU it does nothing."""
+    if not torch.cuda.is_available():
+        _patch_language_once_a_launch()
+        _remember_types()
+
+
+def _patch_language_once_a_launch() -> None:
     """Not again at every call of a device function, which looks through the whole language.
 
     A launch makes the functions of ``triton.language`` interpreted ones and undoes that at its end:
@@ -46,7 +56,7 @@ def patch_language_once_a_launch() -> None:
     interpreter._patch_lang = patch_what_is_left
 
 
-def remember_types() -> None:
+def _remember_types() -> None:
     """A type made once is not made, named and checked again for every value that has it."""
     try:
         from triton.language import core

@@ -10,7 +10,7 @@ import pytest
 import torch
 from conftest import OnGPU, running_on
 from exact import Exact, assert_near, exact
-from interpreter import patch_language_once_a_launch, remember_types
+from interpreter import repeat_less
 
 from padenet import functional, rational, reference
 from padenet.kernels import gpu
@@ -18,9 +18,7 @@ from padenet.kernels.gpu import plan
 from padenet.spec import FORMS, Spec
 
 pytest.importorskip("triton")
-if not torch.cuda.is_available():
-    patch_language_once_a_launch()
-    remember_types()
+repeat_less()
 F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
 NAMES = ("y", "dx", "da", "db")
 

@@ -131,10 +131,10 @@ def _inside(
     PARTS: tl.constexpr,
 ):  # fmt: skip
     """Which words of a tile are inside the tensor."""
-    i, j = tl.arange(0, ROWS)[:, None], tl.arange(0, COLS)[None, :]
     if LAYOUT == FLAT:
-        return row * place[1] + column + (i * place[1] + j) < place[0] // PARTS
+        return _words(row, column, place, LAYOUT, ROWS, COLS, False) < place[0] // PARTS
     else:
+        i, j = tl.arange(0, ROWS)[:, None], tl.arange(0, COLS)[None, :]
         return (row + i < place[2]) & (column + j < place[3])
 
 
