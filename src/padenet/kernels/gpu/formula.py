@@ -6,7 +6,8 @@ A set is the coefficients of one part of a word: in LANES the two halves have un
 import triton
 import triton.language as tl
 
-from padenet.kernels.gpu.tiles import LANES, part
+from padenet.kernels.gpu.tiles import LANES
+from padenet.kernels.gpu.words import part
 
 ABS_TERMS, FREE, OFFSET = (tl.constexpr(i) for i in (1, 2, 3))  # places in padenet.spec.FORMS
 

@@ -59,20 +59,18 @@ from padenet.kernels.gpu.tiles import (
     LANES,
     fetch,
     left_over,
-    narrow,
     next_tile,
     offsets_of,
     only_own,
-    part,
     piece_of,
     place_of,
     position,
     put,
     whole_tiles,
-    widen,
 )
 from padenet.kernels.gpu.totals import total as total  # a kernel too
 from padenet.kernels.gpu.totals import write_sum
+from padenet.kernels.gpu.words import narrow, part, widen
 
 _RUNTIME = ["seed", "rows", "steps", "skew", "abreast", "down", "over", "numel", "middle", "minor"]
 

@@ -1,12 +1,11 @@
 """Where a program finds its words, and how a thread gets at them. Layouts: ``sweeps.py``."""
 
-import os
-
 import triton
 import triton.language as tl
 
+from padenet.kernels.gpu.words import joined, narrow, packed, split
+
 FLAT, RUNS, LANES = (tl.constexpr(i) for i in range(3))
-INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
 
 @triton.jit
@@ -158,7 +157,7 @@ def fetch(
         else:
             here = _inside(row + i * PIECE, column, place, LAYOUT, PIECE, COLS, PARTS)
             four = four + (tl.load(at, here, 0),)
-    return four if LAYOUT == LANES else _split(four[0], ROWS, COLS // 4)
+    return four if LAYOUT == LANES else split(four[0], ROWS, COLS // 4)
 
 
 @triton.jit
@@ -175,9 +174,9 @@ def put(
         if PARTS == 1:
             words = words + (narrow(values[i], ptr),)
         else:
-            words = words + (_packed(values[2 * i], values[2 * i + 1], ptr, NVIDIA),)
+            words = words + (packed(values[2 * i], values[2 * i + 1], ptr, NVIDIA),)
     if LAYOUT != LANES:
-        words = (_joined(words, ROWS, COLS // 4),)
+        words = (joined(words, ROWS, COLS // 4),)
     word = _words(row, column, place, LAYOUT, PIECE, COLS, OWN)
     pointer = (ptr if PARTS == 1 else ptr.to(tl.pointer_type(tl.int32))) + word
     for i in tl.static_range(PIECES):
@@ -216,7 +215,7 @@ def offsets_of(
         word += WORD * (ROWS // 4) * place[1]
     else:
         words = _words(row, column, place, LAYOUT, ROWS, COLS, WHOLE)
-        word = _split(words, ROWS, COLS // 4)[WORD]
+        word = split(words, ROWS, COLS // 4)[WORD]
     return word * PARTS + i % PARTS
 
 
@@ -251,70 +250,3 @@ def piece_of(
     else:
         here = (i < place[2]) & (j < place[3] * PARTS)
     return offset, here
-
-
-@triton.jit
-def part(words, part: tl.constexpr, PARTS: tl.constexpr, ptr):
-    """One element of each word, in float32."""
-    if PARTS == 1:
-        return widen(words).to(tl.float32) if INTERPRETED else words.to(tl.float32)
-    elif ptr.dtype.element_ty == tl.bfloat16:
-        bits = words & -65536 if part else words << 16
-        return bits.to(tl.float32, bitcast=True)
-    else:
-        half = words >> 16 if part else words
-        return half.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
-
-
-@triton.jit
-def _packed(low, high, ptr, NVIDIA: tl.constexpr):
-    if NVIDIA and ptr.dtype.element_ty == tl.bfloat16:
-        return tl.inline_asm_elementwise(
-            "cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,f,f", [low, high], tl.int32, is_pure=True, pack=1
-        )
-    elif NVIDIA:
-        return tl.inline_asm_elementwise(
-            "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [low, high], tl.int32, is_pure=True, pack=1
-        )
-    else:
-        low = narrow(low, ptr).to(tl.uint16, bitcast=True).to(tl.int32)
-        high = narrow(high, ptr).to(tl.int16, bitcast=True).to(tl.int32)
-        return low | (high << 16)
-
-
-@triton.jit
-def narrow(v, ptr):
-    """v in the type that ``ptr`` points to, rounded to nearest: the interpreter would cut."""
-    if INTERPRETED and ptr.dtype.element_ty == tl.bfloat16:
-        bits = v.to(tl.float32).to(tl.int32, bitcast=True)
-        rounded = bits + 0x7FFF + ((bits >> 16) & 1)
-        bits = tl.where(v == v, rounded, bits | 0x400000)
-        return (bits >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)
-    else:
-        return v.to(tl.float32).to(ptr.dtype.element_ty)
-
-
-@triton.jit
-def _split(t, DEEP: tl.constexpr, WIDE: tl.constexpr):
-    """The four neighbours that a thread holds, one by one."""
-    even, odd = tl.split(tl.reshape(t, (DEEP, WIDE, 2, 2)))
-    e0, e2 = tl.split(even)
-    e1, e3 = tl.split(odd)
-    return e0, e1, e2, e3
-
-
-@triton.jit
-def _joined(four, DEEP: tl.constexpr, WIDE: tl.constexpr):
-    """What ``_split`` took apart."""
-    t = tl.join(tl.join(four[0], four[2]), tl.join(four[1], four[3]))
-    return tl.reshape(t, (DEEP, 4 * WIDE))
-
-
-@triton.jit
-def widen(v):
-    """v in float64; the interpreter would lose subnormal numbers of bfloat16."""
-    if INTERPRETED and v.dtype == tl.bfloat16:
-        bits = v.to(tl.int16, bitcast=True).to(tl.int32) << 16
-        return bits.to(tl.float32, bitcast=True).to(tl.float64)
-    else:
-        return v.to(tl.float64)

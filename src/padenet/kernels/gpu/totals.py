@@ -4,7 +4,8 @@ import triton
 import triton.language as tl
 
 from padenet.kernels.gpu.formula import ABS_TERMS, OFFSET
-from padenet.kernels.gpu.tiles import LANES, narrow
+from padenet.kernels.gpu.tiles import LANES
+from padenet.kernels.gpu.words import narrow
 
 
 @triton.jit(do_not_specialize=["count", "chunks"])
