@@ -53,6 +53,8 @@ from table import render
 
 from padenet.kernels import gpu
 
+# Named, for torch.compile would choose another for this process than its workers fill.
+os.environ.setdefault("TRITON_CACHE_DIR", str(Path.home() / ".triton" / "cache"))
 WORKERS = min(12, os.cpu_count() or 1)
 CHAIN = ("relu", "PAU")
 MEASURING = 20.0  # seconds that the compiled chain is given, however late it is

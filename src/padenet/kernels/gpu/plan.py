@@ -155,7 +155,7 @@ def _registers(kernel: str, layout: int, parts: int, whole: bool, noise: bool) -
     if kernel == "forward":
         return 64 if lanes else 40 if parts == 2 else 32
     if parts == 1:
-        return 64 if layout == FLAT else 80
+        return {FLAT: 64, RUNS: 72, LANES: 80}[layout]
     return 72 if layout == FLAT else (88 if lanes else 80) - (8 if whole else 0)
 
 
