@@ -12,8 +12,10 @@ from padenet.fit import TARGETS
 
 
 @functools.cache
-def fitted(name: str, norm: str = "rms", form: str = "safe", q: float = 1.0) -> Fit:
-    return fit(TARGETS[name], norm=norm, form=form, q=q)
+def fitted(
+    name: str, norm: str = "rms", form: str = "safe", q: float = 1.0, aim: str = "near"
+) -> Fit:
+    return fit(TARGETS[name], norm=norm, form=form, q=q, aim=aim)
 
 
 def error_of(found: Fit, f, points: int = 30011) -> torch.Tensor:

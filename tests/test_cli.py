@@ -73,8 +73,9 @@ def tanh():
 
 def test_fit_text(capsys, tanh):
     lines = run(capsys, "fit", "tanh", *SMALL).splitlines()
-    assert lines[0] == "tanh on [-2, 2], degrees (3, 2), form safe"
-    assert lines[1] == f"rms error {tanh.rms:.3e}, max error {tanh.max_error:.3e}"
+    assert lines[0] == "tanh on [-2, 2], aim near, degrees (3, 2), form safe"
+    inside = f"rms error {tanh.rms:.3e}, max error {tanh.max_error:.3e}"
+    assert lines[1] == f"{inside}, on [-6.667, 6.667] {tanh.far_error:.3e}"
     numbers = re.search(r"a = \[(.*)\]", lines[2]).group(1).split(",")
     assert [float(v) for v in numbers] == pytest.approx(tanh.a, rel=1e-11)
     assert lines[4].startswith("F(x) = (")
@@ -88,6 +89,17 @@ def test_fit_json(capsys, tanh, tmp_path):
     file = tmp_path / "fit.json"
     assert run(capsys, "fit", "tanh", *SMALL, "--style", "json", "--out", file) == f"wrote {file}\n"
     assert json.loads(file.read_text(encoding="utf-8"))["rms"] == tanh.rms
+
+
+def test_fit_aim(capsys):
+    given = {"wide": [], "steady": ["--aim", "steady"], "near": ["--norm", "max"]}
+    silu = ["fit", "silu", "--degrees", 3, 2, "--style", "json"]
+    for aim, options in given.items():
+        record = json.loads(run(capsys, *silu, *options))
+        assert record["aim"] == aim
+        found = padenet.fit(torch.nn.functional.silu, (3, 2), norm=record["norm"], aim=aim)
+        assert record["far_error"] == found.far_error
+    assert "unknown aim 'naer'. Did you mean 'near'?" in fails(capsys, *silu, "--aim", "naer")
 
 
 def test_fit_sources(capsys, tanh):
@@ -210,7 +222,13 @@ def test_inspect_starts(capsys):
     lines = run(capsys, "inspect", "starts").splitlines()
     assert [line.split()[0] for line in lines] == ["unit", *STARTS]
     row = next(line for line in lines if line.startswith("relu "))
+    assert row.split()[1:3] == ["relu", "1.9e-02"] and "1.4147" in row
+    lines = run(capsys, "inspect", "starts", "--aim", "near").splitlines()
+    names = [name for name in STARTS if "paper" not in name]
+    assert [line.split()[0] for line in lines] == ["unit", *names]
+    row = next(line for line in lines if line.startswith("relu "))
     assert row.split()[1:3] == ["relu", "5.6e-03"] and "1.4148" in row
+    assert "unknown aim 'naer'" in fails(capsys, "inspect", "starts", "--aim", "naer")
 
 
 def test_inspect_errors(capsys, tmp_path):
@@ -222,6 +240,8 @@ def test_inspect_errors(capsys, tmp_path):
     file.write_bytes(b"nothing")
     assert "is no checkpoint of tensors" in fails(capsys, "inspect", file)
     assert "No such file" in fails(capsys, "inspect", tmp_path / "none.pt")
+    aim = ["--aim", "near"]
+    assert "aim='near' is about the stored starts" in fails(capsys, "inspect", file, *aim)
 
 
 def test_plot(capsys, tmp_path):
@@ -233,6 +253,8 @@ def test_plot(capsys, tmp_path):
     assert "wrote" in run(capsys, "plot", "starts", "--out", tmp_path / "starts.svg")
     svg = (tmp_path / "starts.svg").read_text(encoding="utf-8")
     assert svg.count('<g id="axes_') == sum("paper" not in name for name in STARTS)
+    run(capsys, "plot", "starts", "--aim", "steady", "--out", tmp_path / "steady.svg")
+    assert (tmp_path / "steady.svg").read_text(encoding="utf-8") != svg
     run(capsys, "inspect", tmp_path / "model.pt", "--plot", tmp_path / "other.png")
     assert (tmp_path / "other.png").exists()
     assert "names no format" in fails(capsys, "plot", "starts", "--out", tmp_path / "a.b")

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import padenet
-from padenet.coefficients import STARTS
+from padenet.coefficients import STARTS, STARTS_BY_AIM, find_start
 from padenet.fit import TARGETS
 
 pytestmark = pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch")
@@ -35,21 +35,25 @@ def slopes(a, b, form, q, x):
     return x.grad.numpy()
 
 
-@pytest.mark.parametrize("name", STARTS)
-def test_starts_are_what_they_say(name):
-    start = STARTS[name]
-    facts = padenet.describe(name)
+@pytest.mark.parametrize(
+    "name, aim", [(name, aim) for name, aims in STARTS_BY_AIM.items() for aim in aims]
+)
+def test_starts_are_what_they_say(name, aim):
+    start = find_start(name, aim)
+    facts = padenet.describe(start)
     assert facts.closest == {"relu6": "relu"}.get(start.target, start.target)
     assert facts.distance == pytest.approx(start.rms, rel=1e-2, abs=1e-14)
     assert facts.form == start.form and facts.degrees == start.degrees
     assert facts.at_zero == pytest.approx(start.a[0])
     assert facts.left == facts.right == (1, pytest.approx(start.a[5] / abs(start.b[3])))
-    assert facts.gain == padenet.gain(name)
+    assert facts.gain == padenet.gain(start)
     assert facts.poles == ()
+    if start is STARTS[name]:
+        assert padenet.describe(name) == facts
 
 
 def test_swish_and_sine():
-    facts = padenet.describe("swish")
+    facts = padenet.describe(find_start("swish", "near"))
     (low,) = facts.minima
     assert low.x == pytest.approx(-1.2784645, abs=1e-4)  # where x e^-x = -1 - e^-x
     assert low.y == pytest.approx(-0.2784645, abs=1e-5)

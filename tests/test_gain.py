@@ -9,26 +9,29 @@ from torch import nn
 
 import padenet
 from padenet import PAU, gain
-from padenet.coefficients import STARTS
+from padenet.coefficients import STARTS, STARTS_BY_AIM, find_start
 
 pytest.importorskip("scipy", reason="fitting needs scipy")
 
 
-@pytest.mark.parametrize("name", STARTS)
-def test_gain_is_the_integral(name):
-    start = STARTS[name]
+@pytest.mark.parametrize(
+    "name, aim", [(name, aim) for name, aims in STARTS_BY_AIM.items() for aim in aims]
+)
+def test_gain_is_the_integral(name, aim):
+    start = find_start(name, aim)
     z = torch.linspace(-12, 12, 200001, dtype=torch.float64)
     density = torch.softmax(-z.square() / 2, 0)
     a, b = (torch.tensor(c, dtype=torch.float64) for c in (start.a, start.b))
     y = padenet.rational(z, a, b, form=start.form)
-    assert gain(name) == pytest.approx(float((density * y * y).sum()) ** -0.5, rel=1e-3)
+    assert gain(start) == pytest.approx(float((density * y * y).sum()) ** -0.5, rel=1e-3)
 
 
 def test_gain_takes_units_fits_and_starts():
     assert gain("relu") == gain(STARTS["relu"]) == pytest.approx(math.sqrt(2), rel=1e-3)
     assert gain(PAU("relu")) == pytest.approx(gain("relu"), rel=1e-6)
     assert gain(PAU("relu", groups=3)) == pytest.approx(gain("relu"), rel=1e-6)
-    assert gain(fitted("relu")) == pytest.approx(gain("relu"), rel=1e-3)
+    near = gain(find_start("relu", "near"))
+    assert gain(fitted("relu")) == gain(fitted("relu", aim="near")) == pytest.approx(near, rel=1e-6)
     small = PAU(([0.0, 2.0], [0.0]), degrees=(1, 1), q=0.5)
     assert gain(small) == pytest.approx(0.25)
 

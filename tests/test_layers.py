@@ -10,7 +10,7 @@ import padenet
 
 LAYERS = [
     ["spec", "tracing", "extras", "files", "polynomials"],
-    ["noise"],
+    ["aims", "noise"],
     ["reference"],
     ["kernels"],
     ["coefficients", "functional", "formula"],

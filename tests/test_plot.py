@@ -155,6 +155,23 @@ def test_fit_and_starts():
     assert line_of(top, "table")[0].tolist() == [-1, 2]
     panels = plot_starts().axes
     assert [ax.get_title() for ax in panels] == [n for n in STARTS if "paper" not in n]
+    assert all(ax.get_xlim()[0] <= -10 and ax.get_xlim()[1] >= 10 for ax in panels)
+
+
+def test_a_wide_fit_is_drawn_as_far_as_it_looks():
+    start = STARTS["tanh"]
+    options = (1e-6, 4e-6, "safe", 1.0, (-3, 3), (5, 4), "rms")
+    for aim, end in (("wide", 10), ("near", 3), ("steady", 3)):
+        found = padenet.Fit(start.a, start.b, *options, aim)
+        assert [ax.get_xlim() for ax in plot_fit(found, torch.tanh).axes] == [(-end, end)] * 2
+
+
+def test_starts_of_an_aim():
+    for aim in ("wide", "near", "steady"):
+        panels = plot_starts(interval=(-2, 2), aim=aim).axes
+        x, y = line_of(panels[[ax.get_title() for ax in panels].index("gelu")], "start, F(x)")
+        unit = padenet.PAU("gelu", aim=aim, dtype=torch.float64)
+        np.testing.assert_allclose(y, unit(torch.tensor(x)).detach(), rtol=1e-13, atol=1e-13)
 
 
 def test_files(tmp_path):

@@ -1,14 +1,15 @@
 """Stored starts: coefficients of F = P / Q that approximate known functions.
 
 `STARTS` maps a name to a `Start`, which carries what it approximates, the form of Q it was
-made for, the interval, and the error there. Plain names are least squares fits to the `safe`
-form; `paper_…` are the paper's printed columns. The file is made by `tools/make_starts.py`.
+made for, the interval, and the errors there and beyond. Plain names are least squares fits to the
+`safe` form, one for each aim (`padenet.aims`), all in `STARTS_BY_AIM`; `paper_…` are the paper's
+printed columns. The file is made by `tools/make_starts.py`.
 """
 
 import json
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,16 +17,30 @@ from torch import Tensor
 
 from padenet.extras import unknown
 
+DEFAULT_AIM = "wide"
+DEFAULT_AIMS = {"hardswish": "near", "sin": "near"}
+"""Where "wide" costs too much: no F of degrees (5, 4) follows these two far out."""
+
+
+class Errors(NamedTuple):
+    """The greatest |F - target|: over [-10, 10], and of the two at ±6, ±10, ±20."""
+
+    to_10: float
+    at_6: float
+    at_10: float
+    at_20: float
+
 
 @dataclass(frozen=True)
 class Start:
     """F(x) = P(x) / Q(x) with P = Σ a_j x^j; b[0] is b_1, and `form` says how b makes Q.
 
-    `rms` and `max_error` are those of F - target over `interval`.
+    `rms` and `max_error` are those of F - target over `interval`, `errors` those beyond it.
     """
 
     name: str
     target: str
+    aim: str
     form: str
     degrees: tuple[int, int]
     interval: tuple[float, float]
@@ -33,6 +48,7 @@ class Start:
     b: tuple[float, ...]
     rms: float
     max_error: float
+    errors: Errors
     how: str
     note: str = ""
 
@@ -44,27 +60,44 @@ class Start:
             )
 
 
-def _load() -> dict[str, Start]:
+def _load() -> dict[str, dict[str, Start]]:
     text = resources.files(__package__).joinpath("starts.json").read_text(encoding="utf-8")
-    starts: dict[str, Start] = {}
+    starts: dict[str, dict[str, Start]] = {}
     for record in json.loads(text):
         values: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in record.items()
         }
-        starts[record["name"]] = Start(**values)
+        start = Start(**{**values, "errors": Errors(**record["errors"])})
+        starts.setdefault(start.name, {})[start.aim] = start
     return starts
 
 
-STARTS = _load()
+def _default(name: str, aims: dict[str, Start]) -> Start:
+    return aims.get(DEFAULT_AIMS.get(name, DEFAULT_AIM)) or next(iter(aims.values()))
+
+
+STARTS_BY_AIM = _load()
+STARTS = {name: _default(name, aims) for name, aims in STARTS_BY_AIM.items()}
 ALIASES = {"celu": "elu", "silu": "swish"}
 
 
-def find_start(name: str) -> Start:
-    """The stored start of that name or alias."""
-    start = STARTS.get(ALIASES.get(name, name))
-    if start is not None:
-        return start
-    raise unknown("start", name, [*STARTS, *ALIASES])
+def find_start(name: str, aim: str | None = None) -> Start:
+    """The stored start of that name or alias, by default of the aim that suits it best."""
+    known = ALIASES.get(name, name)
+    if known not in STARTS:
+        raise unknown("start", name, [*STARTS, *ALIASES])
+    if aim is None:
+        return STARTS[known]
+    aims = STARTS_BY_AIM[known]
+    if aim in aims:
+        return aims[aim]
+    if len(aims) == 1:
+        start = STARTS[known]
+        raise ValueError(
+            f"start {name!r} has no aim {aim!r}, only {start.aim!r}. Leave aim out, or take the "
+            f"start {start.target!r}."
+        )
+    raise unknown("aim", aim, aims)
 
 
 def read_pair(pair: Any, name: str, others: str) -> tuple[Tensor, Tensor]:

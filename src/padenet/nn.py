@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from padenet import formula
-from padenet.coefficients import find_start, read_pair
+from padenet.coefficients import DEFAULT_AIM, find_start, read_pair
 from padenet.fit import TARGETS, Fit, check_degrees, fit_function
 from padenet.functional import DTYPES, apply, check_shapes, check_spec
 from padenet.noise import draw_key
@@ -31,6 +31,9 @@ class PAU(nn.Module):
     Args:
         init: Start of every unit: a name from ``padenet.coefficients.STARTS``, a pair (a, b), a
             ``Fit``, or a function or module, which is fitted over [-3, 3].
+        aim: Of a name or function: "wide", good up to ±10; "near", best on [-3, 3]; "steady",
+            which trains best (``padenet.fit``). By default what suits a name, "wide" for a
+            function.
         degrees: (m, n), both from 0 on.
         form: "safe", "abs_terms", "free" or "offset".
         q: Constant of the denominator of "safe" and "offset", in [1e-6, 1].
@@ -43,11 +46,13 @@ class PAU(nn.Module):
 
     a: nn.Parameter
     b: nn.Parameter
+    aim: str | None = None
 
     def __init__(
         self,
         init: Init = "lrelu",
         *,
+        aim: str | None = None,
         degrees: tuple[int, int] = (5, 4),
         form: str = "safe",
         q: float = 1.0,
@@ -61,9 +66,15 @@ class PAU(nn.Module):
         self.degrees = check_degrees(degrees)
         check_spec(Spec(form, q, channel_dim))
         self.spec = Spec(form, float(q), channel_dim)
+        if aim is not None and not (isinstance(init, str) or callable(init)):
+            kind = "a Fit" if isinstance(init, Fit) else "a pair"
+            raise ValueError(
+                f"aim={aim!r} is about names and functions; init is {kind}. Leave it out."
+            )
+        self.aim = aim
         # A function is kept as its coefficients: those can be copied and pickled, and a module
         # does not become a part of the unit.
-        self.init = fit_function(init, self.degrees, form, self.q) if callable(init) else init
+        self.init = fit_function(init, self.degrees, form, self.q, aim) if callable(init) else init
         if dtype is not None and dtype not in DTYPES:
             known = ", ".join(map(str, DTYPES))
             raise TypeError(f"dtype={dtype!r} of the coefficients must be one of {known}.")
@@ -78,7 +89,7 @@ class PAU(nn.Module):
 
     def reset_parameters(self) -> None:
         """Back to the start."""
-        a, b = starting_coefficients(self.init, self.degrees, self.spec)
+        a, b = starting_coefficients(self.init, self.degrees, self.spec, self.aim)
         if a.ndim == 2 and a.shape[0] != self.groups:
             raise ValueError(f"init has values for {a.shape[0]} groups, but groups={self.groups}.")
         with torch.no_grad():
@@ -111,6 +122,9 @@ class PAU(nn.Module):
     def extra_repr(self) -> str:
         init = repr(self.init) if isinstance(self.init, str) else "given"
         parts = [f"init={init}", f"degrees={self.degrees}", f"form={self.form!r}"]
+        usual = find_start(self.init).aim if isinstance(self.init, str) else DEFAULT_AIM
+        if self.aim not in (None, usual):
+            parts.insert(1, f"aim={self.aim!r}")
         if self.q != 1:
             parts.append(f"q={self.q}")
         if self.groups != 1:
@@ -149,21 +163,21 @@ class RPAU(PAU):
 
 
 def starting_coefficients(
-    init: Start, degrees: tuple[int, int], spec: Spec
+    init: Start, degrees: tuple[int, int], spec: Spec, aim: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """``a`` and ``b`` in float64 for ``init``, checked against ``degrees`` and the form.
 
     The target of a stored start that was made for other degrees, form or q is fitted over [-3, 3]
-    by least squares.
+    with the same aim.
     """
     wanted = (degrees, spec.form, spec.q)
     pair: Any
     if isinstance(init, str):
-        start = find_start(init)
+        start = find_start(init, aim)
         if (start.degrees, start.form, 1.0) == wanted:
             pair = (start.a, start.b)
         elif start.name == start.target:
-            pair = fit_function(TARGETS[start.target], *wanted)
+            pair = fit_function(TARGETS[start.target], *wanted, start.aim)
         else:
             raise ValueError(
                 f"start {init!r} was made for degrees={start.degrees}, form={start.form!r}, "

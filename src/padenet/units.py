@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from padenet.coefficients import STARTS
+from padenet.aims import find_aim
+from padenet.coefficients import STARTS, STARTS_BY_AIM, Start
 from padenet.nn import PAU
 
 Units = Mapping[str, PAU]
@@ -35,7 +36,11 @@ def find_units(model: nn.Module | Units) -> dict[str, PAU]:
 
 
 def read_units(
-    source: str, form: str = "safe", q: float = 1.0, pattern: str | None = None
+    source: str,
+    form: str = "safe",
+    q: float = 1.0,
+    pattern: str | None = None,
+    aim: str | None = None,
 ) -> dict[str, PAU]:
     """The units of a checkpoint in float64, or those of the stored starts for "starts".
 
@@ -46,11 +51,14 @@ def read_units(
         source: A file that ``torch.save`` wrote, or "starts".
         form, q: Those of all units of the file.
         pattern: Names to keep, e.g. "layer1.*".
+        aim: That of the stored starts, by default what suits each.
     """
+    if aim is not None and source != STORED:
+        raise ValueError(f"aim={aim!r} is about the stored starts, not {source}. Leave it out.")
     if source == STORED:
         found = {
-            s.name: PAU(s.name, form=s.form, degrees=s.degrees, dtype=torch.float64)
-            for s in STARTS.values()
+            s.name: PAU(s.name, aim=s.aim, form=s.form, degrees=s.degrees, dtype=torch.float64)
+            for s in stored_starts(aim)
         }
     else:
         found = _units_in(_load(Path(source)), source, form, q)
@@ -58,6 +66,14 @@ def read_units(
     if not kept:
         raise ValueError(f"no unit fits {pattern!r}. There are: {', '.join(found)}.")
     return kept
+
+
+def stored_starts(aim: str | None = None) -> list[Start]:
+    """One of each name, by default of the aim that suits it; the paper's only by default."""
+    if aim is None:
+        return list(STARTS.values())
+    find_aim(aim)
+    return [aims[aim] for aims in STARTS_BY_AIM.values() if aim in aims]
 
 
 def _load(path: Path) -> Any:

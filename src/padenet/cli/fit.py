@@ -1,6 +1,7 @@
 """Fit a rational function to a known activation or a table.
 
 padenet fit gelu
+padenet fit gelu --aim near
 padenet fit tanh --degrees 3 2 --interval -2 2 --norm max --style c
 padenet fit --table measured.csv --plot fit.png
 """
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("target", nargs="?", help="a known activation, e.g. gelu, or the name of a stored start")
     add("--table", type=Path, metavar="FILE", help="two columns x,y instead of a target")
     add("--degrees", nargs=2, type=int, default=(5, 4), metavar=("M", "N"), help="of P and Q")
+    add("--aim", help="wide, near or steady; default: wide, near with --interval, max or --table")
     add("--norm", default="rms", choices=("rms", "max"), help="least squares or minimax")
     add("--form", default="safe", help="of the denominator: safe, abs_terms, free or offset")
     add("--q", type=float, default=1.0, help="constant of the denominator, in [1e-6, 1]")
@@ -41,7 +43,7 @@ def run(args: argparse.Namespace) -> None:
     name, target = _read_table(args.table) if args.table else _find_target(args.target)
     interval = tuple(args.interval) if args.interval else None
     options: Any = {"interval": interval, "form": args.form, "q": args.q, "norm": args.norm}
-    found = fit(target, tuple(args.degrees), **options)
+    found = fit(target, tuple(args.degrees), aim=args.aim, **options)
     text = write_fit(found, name, args.style)
     if args.plot:
         save(plot_fit(found, target, name), args.plot)
@@ -61,6 +63,7 @@ def write_fit(found: "Fit", name: str, style: str) -> str:
     import torch
 
     from padenet import formula
+    from padenet.aims import reach
     from padenet.spec import Spec
 
     a, b = (torch.tensor(c, dtype=torch.float64) for c in (found.a, found.b))
@@ -69,9 +72,12 @@ def write_fit(found: "Fit", name: str, style: str) -> str:
         return json.dumps({"target": name, **asdict(found)}, indent=1)
     low, high = found.interval
     m, n = found.degrees
-    what = f"{name} on [{low:g}, {high:g}], degrees ({m}, {n}), form {found.form}"
+    what = f"{name} on [{low:g}, {high:g}], aim {found.aim}, degrees ({m}, {n}), form {found.form}"
     what += f", q {found.q:g}" if found.q != 1 else ""
     errors = f"rms error {found.rms:.3e}, max error {found.max_error:.3e}"
+    if found.far_error is not None:
+        low, high = reach(found.interval)
+        errors += f", on [{low:.4g}, {high:.4g}] {found.far_error:.3e}"
     source = formula.write(a, b, spec, style).rstrip()
     if style != "text":
         return f"{COMMENTS[style].format(f'{what}: {errors}')}\n{source}"

@@ -2,7 +2,7 @@
 
     padenet inspect checkpoint.pt
     padenet inspect checkpoint.pt --interval -5 5 --plot units.png
-    padenet inspect starts
+    padenet inspect starts --aim near
 
 All columns but F(0), the tails and the gain are about the interval. "tails" is what F tends to on
 the left and on the right, "max slope" the Lipschitz constant.
@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--interval", nargs=2, type=float, default=(-3.0, 3.0), metavar=("LOW", "HIGH"))
     add("--form", default="safe", help="of the units in a checkpoint, which does not hold it")
     add("--q", type=float, default=1.0, help="constant of their denominators")
+    add("--aim", help="of the stored starts: wide, near or steady; default: what suits each")
     add("--units", metavar="PATTERN", help="only units with such names, e.g. 'layer1.*'")
     add("--json", action="store_true", help="print all facts as JSON")
     add("--plot", type=Path, metavar="FILE", help="write a figure of the units")
@@ -28,7 +29,7 @@ def run(args: argparse.Namespace) -> None:
     from padenet.figures import plot, save
     from padenet.units import read_units
 
-    units = read_units(args.source, args.form, args.q, args.units)
+    units = read_units(args.source, args.form, args.q, args.units, args.aim)
     interval = tuple(args.interval)
     rows = []
     for name, unit in units.items():

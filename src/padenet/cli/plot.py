@@ -1,11 +1,12 @@
 """Draw the units of a checkpoint, or the stored starts beside their activations.
 
 padenet plot checkpoint.pt --out units.png
-padenet plot starts --out starts.png
+padenet plot starts --aim near --out starts.png
 """
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--interval", nargs=2, type=float, metavar=("LOW", "HIGH"), help="of x")
     add("--form", default="safe", help="of the units in a checkpoint, which does not hold it")
     add("--q", type=float, default=1.0, help="constant of their denominators")
+    add("--aim", help="of the stored starts: wide, near or steady; default: what suits each")
     add("--units", metavar="PATTERN", help="only units with such names, e.g. 'layer1.*'")
     add("--columns", type=int, metavar="N", help="panels in a row")
 
@@ -23,13 +25,13 @@ def run(args: argparse.Namespace) -> None:
     from padenet.figures import plot, plot_starts, save
     from padenet.units import STORED, read_units
 
-    options = {"columns": args.columns} if args.columns else {}
+    options: dict[str, Any] = {"columns": args.columns} if args.columns else {}
     if args.interval:
         options["interval"] = tuple(args.interval)
     if args.source == STORED and not args.units:
-        figure = plot_starts(**options)
+        figure = plot_starts(aim=args.aim, **options)
     else:
-        units = read_units(args.source, args.form, args.q, args.units)
+        units = read_units(args.source, args.form, args.q, args.units, args.aim)
         figure = plot(units, **options)
     save(figure, args.out)
     print(f"wrote {args.out}")

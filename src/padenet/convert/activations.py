@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from padenet.coefficients import STARTS
+from padenet.coefficients import STARTS, find_start
 from padenet.functional import rational
 
 GRID = 6000
@@ -179,26 +179,30 @@ class Beginning(NamedTuple):
     rms: float
 
 
-def find_beginning(activation: Activation, degrees: Any, form: str, q: float) -> Beginning:
+def find_beginning(
+    activation: Activation, degrees: Any, form: str, q: float, aim: str | None = None
+) -> Beginning:
     """A stored start; else, for a slope, a blend of stored ones; else a fit."""
+    if aim is None and activation.kind.start:
+        aim = find_start(activation.kind.start).aim
     usual = (tuple(degrees), form, q) == ((5, 4), "safe", 1.0)
     name = _stored(activation) if usual else None
     a: Any
     b: Any
     if name:
-        start = STARTS[name]
+        start = find_start(name, aim)
         init: str | tuple[Tensor, Tensor] = name
         a, b = (torch.tensor(c, dtype=torch.float64) for c in (start.a, start.b))
         form = start.form
     else:
         slopes = activation.slopes
         if usual and slopes is not None and (min(slopes) >= 0 or len(slopes) > 1):
-            pairs, how = [_blend(s) for s in slopes], "lrelu"
+            pairs, how = [_blend(s, aim) for s in slopes], "lrelu"
         elif slopes is not None:
-            fits = {s: _fit(_leaky(s), degrees, form, q) for s in dict.fromkeys(slopes)}
+            fits = {s: _fit(_leaky(s), degrees, form, q, aim) for s in dict.fromkeys(slopes)}
             pairs, how = [fits[s] for s in slopes], "fitted lrelu"
         else:
-            pairs, how = [_fit(activation, degrees, form, q)], "fitted"
+            pairs, how = [_fit(activation, degrees, form, q, aim)], "fitted"
         a, b = (torch.stack(c) for c in zip(*pairs, strict=True))
         if len(pairs) == 1:
             a, b = a[0], b[0]
@@ -230,25 +234,27 @@ def _leaky(slope: float) -> Activation:
     return Activation(MODULES[nn.LeakyReLU], {}, "leaky", slopes=(slope,))
 
 
-def _blend(slope: float) -> tuple[Tensor, Tensor]:
+def _blend(slope: float, aim: str | None = None) -> tuple[Tensor, Tensor]:
     """slope · x + (1 - slope) · relu(x), over the denominator of the relu start.
 
     Its A = b_2 x² + b_4 x⁴ is nowhere negative, so x Q is a polynomial of degree 5. The error is
-    |1 - slope| times that of relu: the least squares optimum too, for slopes from 0 to 1.
+    |1 - slope| times that of relu, everywhere: the optimum of each aim too, for slopes from 0 to 1.
     """
-    start = STARTS["relu"]
+    start = find_start("relu", aim)
     a, b = (torch.tensor(c, dtype=torch.float64) for c in (start.a, start.b))
     x_q = torch.cat([torch.tensor([0.0, 1.0], dtype=torch.float64), b])
     return slope * x_q + (1 - slope) * a, b
 
 
-def _fit(activation: Activation, degrees: Any, form: str, q: float) -> tuple[Tensor, Tensor]:
+def _fit(
+    activation: Activation, degrees: Any, form: str, q: float, aim: str | None
+) -> tuple[Tensor, Tensor]:
     from padenet.fit import fit
 
     def function(x: Any) -> Any:
         y = activation(torch.as_tensor(x, dtype=torch.float64))
         return y if isinstance(x, Tensor) else y.numpy()
 
-    found = fit(function, tuple(degrees), form=form, q=q)
+    found = fit(function, tuple(degrees), form=form, q=q, aim=aim)
     a, b = (torch.as_tensor(c, dtype=torch.float64) for c in (found.a, found.b))
     return a, b

@@ -73,7 +73,7 @@ def convert(
             answers True or False, or several of these.
         groups: Units a place. A PReLU with one slope a channel becomes one unit a channel.
         share: One unit for a module that is used at several places.
-        options: Passed to every unit, e.g. ``degrees`` or ``channel_dim``.
+        options: Passed to every unit, e.g. ``aim`` or ``degrees``.
 
     Returns:
         The new model, and a ``Report`` of what was replaced and what was left, and why.
@@ -263,13 +263,17 @@ class _Conversion:
             tuple(options.get("degrees", (5, 4))),
             options.get("form", "safe"),
             options.get("q", 1.0),
+            options.get("aim"),
         )
         key = (activation.key, spec)
         if key not in self.beginnings:
             self.beginnings[key] = find_beginning(activation, *spec)
         if place.like is not None:
             options = {"device": place.like.device, "dtype": place.like.dtype, **options}
-        unit = self.unit(self.beginnings[key].init, **options)
+        init = self.beginnings[key].init
+        if not isinstance(init, str):
+            options = {k: v for k, v in options.items() if k != "aim"}  # it is in the coefficients
+        unit = self.unit(init, **options)
         old = place.module
         unit.train((place.holder if old is None else old).training)
         if old is not None:

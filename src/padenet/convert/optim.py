@@ -76,7 +76,7 @@ def guard_growth(model: nn.Module, optimizer: Optimizer, *, floor: float = 0.1) 
     most: list[tuple[PAU, Tensor]] = []
     for unit in model.modules():
         if isinstance(unit, PAU) and unit.degrees[1]:
-            start = starting_coefficients(unit.init, unit.degrees, unit.spec)[1][..., -1]
+            start = starting_coefficients(unit.init, unit.degrees, unit.spec, unit.aim)[1][..., -1]
             if (start > 0).any():
                 least.append((unit, torch.where(start > 0, floor * start, -torch.inf).to(unit.b)))
             if (start < 0).any():

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from padenet.coefficients import STARTS
+from padenet.aims import AIMS, reach
 from padenet.figures.style import BLACK, BLUE, GREY, ORANGE, PALE, new_figure, new_grid, tidy
 from padenet.fit import TARGETS, Fit
 from padenet.fit.samples import check_interval
 from padenet.functional import rational
+from padenet.units import stored_starts
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 POINTS = 1001
@@ -22,9 +24,13 @@ DASHED = (0, (4, 2))
 def plot_fit(
     found: Fit, target: Callable[[Any], Any] | tuple[Any, Any], name: str = "f"
 ) -> "Figure":
-    """``found`` and the function or table (x, y) that it is near, and the error below."""
+    """``found`` and the function or table (x, y) that it is near, and the error below.
+
+    Where the aim looks beyond the interval, so does the figure; there the ground is grey.
+    """
+    span = reach(found.interval) if callable(target) and AIMS[found.aim].beyond else found.interval
     if callable(target):
-        x = np.linspace(*found.interval, POINTS)
+        x = np.linspace(*span, POINTS)
         y = _at(target, x)
     else:
         x, y = (np.asarray(v, float) for v in target)
@@ -36,14 +42,16 @@ def plot_fit(
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
     points = dict(marker=".", markersize=3, linestyle="none") if not callable(target) else {}
     look: dict[str, Any] = {"linestyle": DASHED, "linewidth": 1.4, **points}
-    fine = np.linspace(*found.interval, POINTS)
+    fine = np.linspace(*span, POINTS)
     m, n = found.degrees
     top.plot(fine, _values(found, fine), color=BLUE, linewidth=2, label=f"fit, degrees ({m}, {n})")
     top.plot(x, y, color=ORANGE, **look, label=name)
     top.legend(frameon=False, fontsize=8)
-    tidy(top, "", xlim=found.interval)
+    tidy(top, "", xlim=span)
     top.set_ylabel("F(x)", fontsize=8)
     bottom.plot(x, near - y, color=BLUE, linewidth=1, **{**points, "linestyle": "-"})
+    for ax in (top, bottom):
+        _shade_outside(ax, found.interval, span)
     for level in (-found.max_error, found.max_error):
         bottom.axhline(level, color=GREY, linewidth=0.7, linestyle=DASHED)
     tidy(bottom, f"error: rms {found.rms:.3g}, max {found.max_error:.3g} (dashed)")
@@ -55,23 +63,24 @@ def plot_fit(
     return figure
 
 
-def plot_starts(interval: tuple[float, float] = (-5.0, 5.0), columns: int = 6) -> "Figure":
-    """The stored starts beside the activations they approximate, with RMS and maximal error.
+def plot_starts(
+    interval: tuple[float, float] = (-12.0, 12.0), columns: int = 6, aim: str | None = None
+) -> "Figure":
+    """The stored starts beside the activations they approximate, with their errors.
 
-    Outside the interval of the errors the ground is grey.
+    These are the RMS on [-3, 3], where the ground is white, and the greatest on [-10, 10].
     """
     low, high = check_interval(interval)
     x = np.linspace(low, high, POINTS)
-    starts = [s for s in STARTS.values() if not s.name.startswith("paper_")]
+    starts = [s for s in stored_starts(aim) if s.aim != "paper"]
     figure, panels = new_grid(len(starts), columns)
     for start, ax in zip(starts, panels, strict=True):
         ax.plot(x, _values(start, x), color=BLUE, linewidth=1.8, label="start, F(x)")
         target = _at(TARGETS[start.target], x)
         ax.plot(x, target, color=BLACK, linewidth=1.1, linestyle=DASHED, label="activation")
-        for ends in ((low, start.interval[0]), (start.interval[1], high)):
-            if ends[0] < ends[1]:
-                ax.axvspan(*ends, color=PALE, alpha=0.35, linewidth=0, zorder=0)
-        errors = "exact" if start.max_error == 0 else _errors(start.rms, start.max_error)
+        _shade_outside(ax, start.interval, (low, high))
+        errors = f"{start.aim}   rms {start.rms:.1e}   to ±10 {start.errors.to_10:.1e}"
+        errors = "exact" if start.max_error == 0 else errors
         tidy(ax, xlim=(low, high))
         ax.set_title(start.name, fontsize=8.5, fontweight="bold", pad=12.5)
         ax.text(0.5, 1.02, errors, transform=ax.transAxes, fontsize=6.5, ha="center", va="bottom")
@@ -81,8 +90,10 @@ def plot_starts(interval: tuple[float, float] = (-5.0, 5.0), columns: int = 6) -
     return figure
 
 
-def _errors(rms: float, most: float) -> str:
-    return f"rms {rms:.1e}   max {most:.1e}"
+def _shade_outside(ax: "Axes", interval: tuple[float, float], span: tuple[float, float]) -> None:
+    for low, high in ((span[0], interval[0]), (interval[1], span[1])):
+        if low < high:
+            ax.axvspan(low, high, color=PALE, alpha=0.35, linewidth=0, zorder=0)
 
 
 def _at(f: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:

@@ -93,7 +93,7 @@ def draw_unit(
         label = f"{scale} times the noise (95 %)" if scale > 1 else "noise (95 %)"
         ax.fill_between(x, low, high, color=BLUE, alpha=0.22, linewidth=0, label=label)
     if start:
-        first = starting_coefficients(unit.init, unit.degrees, unit.spec)
+        first = starting_coefficients(unit.init, unit.degrees, unit.spec, unit.aim)
         a, b = (c.to(unit.a.dtype) for c in first)
         old = values(unit, a, b, x)
         if not np.array_equal(np.broadcast_to(old, curves.shape), curves, equal_nan=True):

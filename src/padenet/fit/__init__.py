@@ -16,9 +16,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from padenet.aims import Aim, find_aim
 from padenet.coefficients import find_start
 from padenet.fit.samples import Array, Data, Function, sample, tabulate
-from padenet.fit.search import Problem, candidates
+from padenet.fit.search import OPTIMA_REFINED, Problem, candidates, strays
 from padenet.fit.series import pade
 from padenet.functional import check_spec, rational
 from padenet.spec import Spec
@@ -26,12 +27,16 @@ from padenet.spec import Spec
 __all__ = ["TARGETS", "Fit", "fit", "fit_function", "gain", "pade"]
 
 NORMS = ("rms", "max")
-SAME = 1.001  # of two fits this close the one with fewer coefficients is taken
+SAME = 1.001  # of two optima this close the first is taken
 
 
 @dataclass(frozen=True)
 class Fit:
-    """F = P / Q near a function: ``rms`` and ``max_error`` are those of F over ``interval``."""
+    """F = P / Q near a function: ``rms`` and ``max_error`` are those of F over ``interval``.
+
+    ``far_error`` is the greatest |F - f| over 10/3 of the interval's reach, (-10, 10) for (-3, 3);
+    None for a table, and for a function that is not finite all over it.
+    """
 
     a: tuple[float, ...]
     b: tuple[float, ...]
@@ -42,6 +47,8 @@ class Fit:
     interval: tuple[float, float]
     degrees: tuple[int, int]
     norm: str
+    aim: str = "near"
+    far_error: float | None = None
 
 
 def _leaky(slope: float) -> Function:
@@ -76,8 +83,9 @@ def fit(
     form: str = "safe",
     q: float = 1.0,
     norm: str = "rms",
+    aim: str | None = None,
 ) -> Fit:
-    r"""The F = P / Q nearest to ``f`` on ``interval``.
+    r"""The F = P / Q nearest to ``f`` on ``interval``, and beyond it as ``aim`` says.
 
     The search is global in practice (many starts, fixed seed, no chance involved), not by proof.
 
@@ -89,6 +97,10 @@ def fit(
         form: "safe", "abs_terms", "free" (without a pole on the interval) or "offset".
         q: Constant of the denominator of "safe" and "offset", in [1e-6, 1].
         norm: "rms", least squares, or "max", the smallest maximum.
+        aim: "wide", close on the interval and not far off up to 10/3 of its reach; "near", as
+            close as possible on the interval; "steady", close on the interval with b_n >= 0.3,
+            which trains best (``padenet.aims``). By default "wide" for a function without an
+            ``interval``, else "near", the only one for ``norm="max"``.
 
     Returns:
         ``Fit``, which ``PAU`` takes as ``init``. Its errors are measured with the coefficients
@@ -98,39 +110,75 @@ def fit(
     m, n = check_degrees(degrees)
     if norm not in NORMS:
         raise ValueError(f"unknown norm {norm!r}. Known: {', '.join(NORMS)}.")
-    data = sample(f, interval) if callable(f) else tabulate(f, interval, m + n + 1)
-    low, high = data.interval
-    first = 0 if form == "offset" else 1
-    sets = [tuple(range(first, n + 1))]
-    if form in ("safe", "offset") and n > 1:
+    if aim is None:
+        aim = "wide" if callable(f) and interval is None and norm == "rms" else "near"
+    weights = find_aim(aim)
+    _check_aim(aim, weights, callable(f), n, form, norm)
+    wanted = Fit((), (), 0, 0, form, float(q), (0, 0), (m, n), norm, aim)
+    return search(f, wanted, interval, weights)
+
+
+def search(f: Any, wanted: Fit, interval: tuple[float, float] | None, aim: Aim) -> Fit:
+    """``wanted`` with its interval, coefficients and errors."""
+    (m, n), form, q, norm = wanted.degrees, wanted.form, wanted.q, wanted.norm
+    data = sample(f, interval, aim.beyond) if callable(f) else tabulate(f, interval, m + n + 1)
+    wanted = replace(wanted, interval=data.interval)
+    sets = [tuple(range(form != "offset", n + 1))]
+    if form in ("safe", "offset") and n > 1 and not (aim.least and n % 2):
         sets.insert(0, tuple(k for k in sets[0] if k % 2 == 0))
+    count = 1 if aim.stray == 1 and norm == "rms" else OPTIMA_REFINED
     best, least = None, np.inf
     for powers in sets:
         coarse, fine, dense = (
-            Problem(x, y, w, (low, high), m, powers, form, q) for x, y, w in data.levels
+            Problem(x, y, w, data.span, m, powers, form, q, aim.least, aim.most)
+            for x, y, w in data.levels
         )
-        for a, b in candidates(coarse, fine, dense, norm):
-            found = _measure(
-                a, b, data, Fit((), (), 0, 0, form, float(q), data.interval, (m, n), norm)
-            )
-            error = found.rms if norm == "rms" else found.max_error
-            if best is None or error * SAME + data.rounding < least:
-                best, least = found, error
+        chosen, smallest = None, np.inf
+        for a, b in candidates(coarse, fine, dense, norm, count):
+            found = _measure(a, b, data, wanted)
+            error = _weigh(found, data, aim)
+            if chosen is None or error * SAME + data.rounding < smallest:
+                chosen, smallest = found, error
+        if best is None or smallest * aim.simpler + data.rounding < least:
+            best, least = chosen, smallest
     assert best is not None
     return best
 
 
+def _check_aim(name: str, aim: Aim, function: bool, n: int, form: str, norm: str) -> None:
+    if norm == "max" and name != "near":
+        raise ValueError(
+            f"norm='max' goes with aim='near' only, and aim={name!r} is by least squares. Leave "
+            "one of the two out."
+        )
+    if aim.beyond and not function:
+        raise ValueError(
+            f"aim={name!r} needs values beyond the interval, and a table has none. Pass a "
+            "function, or take aim='near' or 'steady'."
+        )
+    if aim.least and form == "free":
+        raise ValueError(
+            f"aim={name!r} bounds the last b of |A|, but form='free' has no |A|. Take another "
+            "form, or aim='near'."
+        )
+    if aim.least and n == 0:
+        raise ValueError(
+            f"aim={name!r} bounds the last b, but the degrees leave none. Take degrees (m, n) "
+            "with n from 1 on, or aim='near'."
+        )
+
+
 def fit_function(
-    f: Function, degrees: tuple[int, int], form: str, q: float
+    f: Function, degrees: tuple[int, int], form: str, q: float, aim: str | None = None
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """(a, b) by least squares over [-3, 3]. Plain functions are fitted once and remembered."""
+    """(a, b) by ``fit``, with its default interval. Plain functions are fitted once."""
     plain = isinstance(f, (FunctionType, BuiltinFunctionType))
-    found = (_remembered if plain else _fit_once)(f, degrees, form, q)
+    found = (_remembered if plain else _fit_once)(f, degrees, form, q, aim)
     return found.a, found.b
 
 
-def _fit_once(f: Function, degrees: tuple[int, int], form: str, q: float) -> Fit:
-    return fit(f, degrees, form=form, q=q)
+def _fit_once(f: Function, degrees: tuple[int, int], form: str, q: float, aim: str | None) -> Fit:
+    return fit(f, degrees, form=form, q=q, aim=aim)
 
 
 _remembered = lru_cache(maxsize=64)(_fit_once)
@@ -172,13 +220,28 @@ def _measure(a: Array, b: Array, data: Data, fit: Fit) -> Fit:
     """``fit`` with these coefficients and their errors."""
     n = fit.degrees[1]
     b = np.concatenate([b, np.zeros(n + (fit.form == "offset") - len(b))])
-    x, y, _ = data.levels[-1]
-    terms = np.abs(a) * np.abs(x).max() ** np.arange(len(a))
+    terms = np.abs(a) * np.abs(data.span).max() ** np.arange(len(a))
     a = np.where(terms > 16 * np.finfo(float).eps * terms.max(), a, 0.0)  # the rest is rounding
-    tensors = (torch.as_tensor(np.ascontiguousarray(v)) for v in (x, a, b))
-    error = rational(*tensors, form=fit.form, q=fit.q).numpy() - y
+    fit = replace(fit, a=tuple(a.tolist()), b=tuple(b.tolist()))
+    error = _errors(fit, *data.levels[-1][:2])
     rms, most = float(np.sqrt(np.mean(error**2))), float(np.abs(error).max())
-    return replace(fit, a=tuple(a.tolist()), b=tuple(b.tolist()), rms=rms, max_error=most)
+    far = float(np.abs(_errors(fit, *data.far)).max()) if data.far else None
+    return replace(fit, rms=rms, max_error=most, far_error=far)
+
+
+def _errors(fit: Fit, x: Array, y: Array) -> Array:
+    tensors = (torch.as_tensor(np.ascontiguousarray(v)) for v in (x, fit.a, fit.b))
+    return rational(*tensors, form=fit.form, q=fit.q).numpy() - y
+
+
+def _weigh(fit: Fit, data: Data, aim: Aim) -> float:
+    """The error that ``aim`` is about."""
+    if aim.beyond:
+        x, y, weight = data.levels[1]
+        error = float(np.linalg.norm(_errors(fit, x, y) * weight))
+    else:
+        error = fit.rms if fit.norm == "rms" else fit.max_error
+    return error * (aim.stray if strays(np.array(fit.b), fit.form, fit.interval) else 1)
 
 
 def check_degrees(degrees: Any) -> tuple[int, int]:

@@ -8,17 +8,26 @@ import numpy as np
 import torch
 from torch import nn
 
+from padenet.aims import reach
+
 Array = np.ndarray
 Function = Callable[[Any], Any]
 GRID = 20001  # points over the interval on which errors are measured
 NODES = 60, 400  # Gauss nodes a panel: of the search, of the polish
+INSIDE = "in the interval of the fit. Choose an interval in which all values are finite."
 
 
 class Data(NamedTuple):
-    """Samples of f for the search, the polish and the measure: x, y, root of the weights."""
+    """Samples of f for the search, the polish and the measure: x, y, root of the weights.
+
+    Those of the search and the polish lie in ``span``: the interval, or all of its reach where
+    the aim weighs what is beyond. ``far`` holds x and y over the reach, None where f has none.
+    """
 
     interval: tuple[float, float]
+    span: tuple[float, float]
     levels: tuple[tuple[Array, Array, Array], ...]
+    far: tuple[Array, Array] | None = None
 
     @property
     def rounding(self) -> float:
@@ -34,17 +43,47 @@ def gauss(breaks: Sequence[float], nodes: int) -> tuple[Array, Array]:
     return (middle + half * t).ravel(), weights / (breaks[-1] - breaks[0])
 
 
-def sample(f: Any, interval: tuple[float, float] | None) -> Data:
+def sample(f: Any, interval: tuple[float, float] | None, beyond: float = 0.0) -> Data:
+    """``beyond`` is the weight of a unit of length beyond the interval; inside it is 1."""
     low, high = check_interval((-3.0, 3.0) if interval is None else interval)
-    breaks = [low, 0.0, high] if low < 0 < high else [low, high]
+    first, last = reach((low, high))
+    span = (first, last) if beyond else (low, high)
+    breaks = sorted({*span, low, high, *([0.0] if span[0] < 0 < span[1] else [])})
     nodes = [gauss(breaks, n) for n in NODES]
+    with np.errstate(all="ignore"):  # where the reach is no number
+        grids = [_grid(low, high), _grid(first, last)]
+    points = [*(x for x, _ in nodes), *grids]
+    x = np.concatenate(points)
+    y = np.full(len(x), np.nan)
+    inside = (x >= low) & (x <= high)
+    y[inside] = _values(f, x[inside])
+    where = (
+        f"beyond the interval, and aim='wide' looks at f on [{first:.6g}, {last:.6g}]. Take "
+        "aim='near', or a smaller interval."
+    )
+    try:
+        with np.errstate(all="ignore"):
+            y[~inside] = _values(f, x[~inside], where)
+    except (TypeError, ValueError) as error:
+        if beyond:
+            failed = isinstance(error, TypeError)
+            raise ValueError(f"f fails {where} {error}" if failed else str(error)) from error
+    *values, y_inside, y_far = np.split(y, np.cumsum([len(v) for v in points[:-1]]))
+    levels = []
+    for (x, w), y in zip(nodes, values, strict=True):
+        w = w * (span[1] - span[0]) / (high - low)
+        levels.append((x, y, np.sqrt(np.where((x < low) | (x > high), w * beyond, w))))
+    levels.append((grids[0], y_inside, np.ones(GRID)))
+    far = (grids[1], y_far) if np.isfinite(y_far).all() else None
+    return Data((low, high), span, tuple(levels), far)
+
+
+def _grid(low: float, high: float) -> Array:
+    """Points over an interval; where 0 lies in it, 0 is one of them."""
     grid = np.linspace(low, high, GRID)
     if low < 0 < high:
         grid[np.abs(grid).argmin()] = 0.0
-    x = np.concatenate([*(x for x, _ in nodes), grid])
-    parts = np.split(_values(f, x), np.cumsum([len(x) for x, _ in nodes]))
-    levels = [(x, y, np.sqrt(w)) for (x, w), y in zip(nodes, parts, strict=False)]
-    return Data((low, high), (*levels, (grid, parts[-1], np.ones(GRID))))
+    return grid
 
 
 def tabulate(f: Any, interval: tuple[float, float] | None, need: int) -> Data:
@@ -81,10 +120,10 @@ def tabulate(f: Any, interval: tuple[float, float] | None, need: int) -> Data:
     some = np.unique(np.linspace(0, len(x) - 1, min(2 * NODES[0], len(x))).astype(int))
     mean = np.full(len(x), len(x) ** -0.5)
     levels = (x[some], y[some], mean[some]), (x, y, mean), (x, y, np.ones(len(x)))
-    return Data((low, high), levels)
+    return Data((low, high), (low, high), levels)
 
 
-def _values(f: Function, x: Array) -> Array:
+def _values(f: Function, x: Array, where: str = INSIDE) -> Array:
     """f at x: of a tensor if it takes one, else of an array."""
     tensor, of = torch.tensor(x), f
     if isinstance(f, nn.Module):
@@ -106,7 +145,7 @@ def _values(f: Function, x: Array) -> Array:
             raise ValueError(
                 f"f returns shape {y.shape} for x of shape {x.shape}. It must be elementwise."
             )
-        _check_values(x, y, "f returns")
+        _check_values(x, y, "f returns", where)
         return y
     raise TypeError(
         f"f={f!r} takes neither a tensor nor an array of float64 ({'; '.join(failures)}). "
@@ -114,13 +153,10 @@ def _values(f: Function, x: Array) -> Array:
     )
 
 
-def _check_values(x: Array, y: Array, what: str) -> None:
+def _check_values(x: Array, y: Array, what: str, where: str = INSIDE) -> None:
     bad = np.flatnonzero(~np.isfinite(y))
     if len(bad):
-        raise ValueError(
-            f"{what} {y[bad[0]]} at x={x[bad[0]]:.6g}, in the interval of the fit. Choose an "
-            "interval in which all values are finite."
-        )
+        raise ValueError(f"{what} {y[bad[0]]} at x={x[bad[0]]:.6g}, {where}")
 
 
 def check_interval(interval: Any) -> tuple[float, float]:

@@ -29,7 +29,8 @@ OPTIMA_REFINED = 4
 class Problem:
     """The error of F at the points ``x`` as a function of the scaled b of the given powers.
 
-    ``weight`` is the square root of the weight of each point.
+    ``weight`` is the square root of the weight of each point, ``least`` a bound of the last b from
+    below, ``most`` one of all |b| from above.
     """
 
     def __init__(
@@ -42,6 +43,8 @@ class Problem:
         powers: Sequence[int],
         form: str = "safe",
         q: float = 1.0,
+        least: float = 0.0,
+        most: float = np.inf,
     ):
         low, high = interval
         self.middle, self.half = (low + high) / 2, (high - low) / 2
@@ -52,6 +55,11 @@ class Problem:
         self.powers = (np.abs(t) if form == "abs_terms" else t)[:, None] ** self.free
         self.basis = chebyshev.chebvander((x - self.middle) / self.half, m) * weight[:, None]
         self.y, self.weight = y * weight, weight
+        top = most * self.size ** self.free.astype(float)
+        bottom = np.zeros(len(top)) if form == "abs_terms" else -top
+        if least:
+            bottom[-1] = least * self.size ** float(self.free[-1])
+        self.bounds = bottom, top
 
     def denominator(self, p: Array) -> tuple[Array, Array]:
         """Q and dQ/dp."""
@@ -96,7 +104,7 @@ class Problem:
             self.residual,
             p,
             self.jacobian,
-            bounds=(0, np.inf) if self.form == "abs_terms" else (-np.inf, np.inf),
+            bounds=self.bounds,
             x_scale="jac",
             ftol=tolerance,
             xtol=tolerance,
@@ -125,6 +133,15 @@ class Problem:
         return a, b[first:]
 
 
+def strays(b: Array, form: str, interval: tuple[float, float]) -> bool:
+    """Whether A, or for ``free`` Q, has a zero beyond the interval, that at 0 left out."""
+    if form == "abs_terms" or not b.any():
+        return False
+    roots = np.roots(np.concatenate([b[::-1], [1.0] if form == "free" else []]))
+    x = roots[(np.abs(roots.imag) <= 1e-6 * np.abs(roots)) & (roots != 0)].real
+    return bool(((x < interval[0]) | (x > interval[1])).any())
+
+
 def random_starts(count: int, length: int) -> Iterator[Array]:
     rng = np.random.default_rng(0)
     for _ in range(count):
@@ -144,9 +161,12 @@ def optima(
 
 
 def candidates(
-    coarse: Problem, fine: Problem, dense: Problem, norm: str
+    coarse: Problem, fine: Problem, dense: Problem, norm: str, count: int
 ) -> Iterator[tuple[Array, Array]]:
-    """Coefficients worth a look, the first by least squares."""
+    """Coefficients worth a look: ``count`` optima by least squares, the best first.
+
+    For ``max`` each is followed by the minimax optimum near it.
+    """
     length = len(coarse.free)
     if length == 0:
         found = [np.zeros(0)]
@@ -155,7 +175,6 @@ def candidates(
         for other in optima(coarse, _starts(coarse), 60, 1e-6):
             if all(abs(other.cost - o.cost) > 1e-3 * o.cost for o in distinct):
                 distinct.append(other)
-        count = 1 if norm == "rms" else OPTIMA_REFINED
         found = [fine.solve(o.x, 200, 1e-12).x for o in distinct[:count]]
     for p in found:
         yield fine.coefficients(p)
@@ -171,8 +190,12 @@ def _starts(problem: Problem) -> Iterator[Array]:
     linear = np.linalg.lstsq(system, problem.q * problem.y, rcond=None)[0][problem.m + 1 :]
     for p in (plain, linear, *random_starts(STARTS_TRIED * length, length)):
         p = p * problem.q
+        bottom, top = problem.bounds
         if problem.form == "abs_terms":
             p = np.maximum(np.abs(p), 1e-8)
+        elif length and bottom[-1] > 0 > p[-1]:
+            p = -p  # the same Q
+        p = np.clip(p, bottom, top)
         while problem.has_pole(p):
             p = p / 2
         yield p
