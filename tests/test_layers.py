@@ -10,14 +10,14 @@ import padenet
 
 LAYERS = [
     ["spec", "tracing", "extras", "files", "polynomials"],
-    ["aims", "noise"],
+    ["aims", "noise", "trust"],
     ["reference"],
     ["kernels"],
     ["coefficients", "functional", "formula"],
     ["fit"],
     ["nn", "baselines"],
     ["registry", "facts", "units"],
-    ["inputs", "convert", "pruning"],
+    ["inputs", "convert", "optim", "pruning"],
     ["figures"],
     ["history"],
     ["experiments"],

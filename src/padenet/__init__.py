@@ -5,8 +5,6 @@ from importlib.metadata import PackageNotFoundError, version
 from padenet.convert import (
     convert,
     from_rational_activations,
-    guard_growth,
-    param_groups,
     register_act2fn,
 )
 from padenet.facts import Facts, describe
@@ -17,6 +15,7 @@ from padenet.history import History
 from padenet.inputs import InputHistogram
 from padenet.kernels import backends
 from padenet.nn import PAU, RPAU
+from padenet.optim import Stabilizer, param_groups, stabilize
 from padenet.pruning import Pruning, apply_pruning, prune
 from padenet.registry import make_activation
 
@@ -28,6 +27,7 @@ __all__ = [
     "History",
     "InputHistogram",
     "Pruning",
+    "Stabilizer",
     "apply_pruning",
     "backends",
     "convert",
@@ -35,7 +35,6 @@ __all__ = [
     "fit",
     "from_rational_activations",
     "gain",
-    "guard_growth",
     "make_activation",
     "pade",
     "param_groups",
@@ -43,6 +42,7 @@ __all__ = [
     "prune",
     "rational",
     "register_act2fn",
+    "stabilize",
 ]
 
 try:

@@ -22,7 +22,7 @@ HELP = {
     "batch_size": "of all processes together",
     "augment": "none, crop-flip or rotate",
     "precision": "fp32, tf32 (GPU) or bf16",
-    "optimizer": "adam or sgd",
+    "optimizer": "adam, adamw, muon, rmsprop or sgd",
     "lr": "learning rate",
     "momentum": "of sgd",
     "weight_decay": "of weights; parameters of activations have none",
@@ -30,11 +30,12 @@ HELP = {
     "lr_every": "epochs from one decay to the next",
     "clip_norm": "greatest norm of the gradient of all weights, or none",
     "start": "stored start of pau and rpau, e.g. lrelu, swish",
+    "aim": "which start of that name: wide, near or steady; none: its default",
     "form": "of pau and rpau: safe, abs_terms, free, offset",
     "alpha": "half width of the noise of rpau",
     "coefficient_lr": "constant rate of the coefficients; none: as lr",
     "coefficient_clip": "greatest norm of the gradient of each unit, or none",
-    "coefficient_floor": "part of its start that b_n keeps, or none: docs/stability.md",
+    "stabilize": "how far a unit may move in a step, or none: docs/stability.md",
 }
 
 
@@ -43,7 +44,7 @@ def add_record(parser: argparse.ArgumentParser, *, leave: tuple[str, ...] = ()) 
     group = parser.add_argument_group("fields of the record", "unless given, the protocol's values")
     hints = get_type_hints(Config)
     for field in fields(Config):
-        if field.name in leave:
+        if field.name in (*leave, "coefficient_floor"):  # old records have it
             continue
         group.add_argument(
             f"--{field.name.replace('_', '-')}",

@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("source", type=Path, help="a directory of runs, at any depth, or a packed file")
     add("out", type=Path, help="the packed file, or a directory for --unpack")
     add("more", type=Path, nargs="*", default=[], help="further sources to merge")
+    add("--last", action="store_true", help="of finished runs the last epoch alone: many small runs")
     add("--unpack", action="store_true", help="write a directory for each run")
 
 
@@ -31,5 +32,5 @@ def run(args: argparse.Namespace) -> None:
     if args.unpack:
         runs = unpack_runs(args.source, args.out)
     else:
-        runs = pack_runs([args.source, *args.more], args.out)
+        runs = pack_runs([args.source, *args.more], args.out, last=args.last)
     print(f"wrote {args.out}: {describe_counts(runs)}")

@@ -2,7 +2,6 @@
 
 from padenet.convert.acts import register_act2fn
 from padenet.convert.model import convert
-from padenet.convert.optim import guard_growth, param_groups
 from padenet.convert.peer import from_rational_activations
 from padenet.convert.report import Left, Replaced, Report
 
@@ -12,7 +11,5 @@ __all__ = [
     "Report",
     "convert",
     "from_rational_activations",
-    "guard_growth",
-    "param_groups",
     "register_act2fn",
 ]

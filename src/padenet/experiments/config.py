@@ -6,20 +6,22 @@ from dataclasses import asdict, dataclass, fields
 from types import NoneType
 from typing import Any, Literal, get_args, get_type_hints
 
+from padenet.aims import AIMS
 from padenet.coefficients import find_start
 from padenet.extras import unknown
 from padenet.spec import FORMS
 
-Optimizer = Literal["adam", "sgd"]
+Optimizer = Literal["adam", "adamw", "muon", "rmsprop", "sgd"]
 Augmentation = Literal["none", "crop-flip", "rotate"]
 Precision = Literal["fp32", "tf32", "bf16"]
 UNITS = ("pau", "rpau")
+FORMER_AIM = "near"  # of all starts, when records did not say
 LONGEST_NAME = 255  # bytes, on the usual file systems
 READ_BY = {  # fields that only some runs read: those with such a value of another field
     "momentum": ("optimizer", ("sgd",)),
     "alpha": ("activation", ("rpau",)),
     **dict.fromkeys(
-        ("start", "form", "coefficient_lr", "coefficient_clip", "coefficient_floor"),
+        ("start", "aim", "form", "coefficient_lr", "coefficient_clip", "stabilize"),
         ("activation", UNITS),
     ),
 }
@@ -48,12 +50,14 @@ class Config:
     lr_every: int = 1
     clip_norm: float | None = None  # of the gradient of all weights
 
-    start: str = "lrelu"  # of pau and rpau, as form, alpha and what begins with "coefficient"
+    start: str = "lrelu"  # of pau and rpau, as all that follows
+    aim: str | None = None  # which start of that name; None: its default
     form: str = "safe"
     alpha: float = 0.01  # of rpau
     coefficient_lr: float | None = None  # constant; None: lr, decay included
     coefficient_clip: float | None = None  # of the gradient norm of each unit
-    coefficient_floor: float | None = None  # b_n keeps its sign and this part of its start
+    stabilize: float | None = None  # how far a unit may move in a step; None: anywhere
+    coefficient_floor: float | None = None  # of old records: the guard that was before stabilize
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -76,6 +80,8 @@ class Config:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Config":
         known = [f.name for f in fields(cls)]
+        if values.get("activation") in UNITS:
+            values = {"aim": FORMER_AIM, **values}
         for name in values:
             if name not in known:
                 raise unknown("field of a run", name, known)
@@ -115,10 +121,8 @@ RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "alpha": (lambda v: 0 <= v <= 1, "in [0, 1]: 0.01 is noise of one percent"),
     "coefficient_lr": (FROM_0[0], f"{FROM_0[1]}, or None for the rate of the weights"),
     "coefficient_clip": ABOVE_0_OR_NONE,
-    "coefficient_floor": (
-        lambda v: 0 < v < 1,
-        "between 0 and 1, a part of the start's b_n, or None for no guard",
-    ),
+    "stabilize": ABOVE_0_OR_NONE,
+    "coefficient_floor": (lambda v: 0 < v < 1, "between 0 and 1, or None"),
 }
 SIGNS = {"label": "._+", "dataset": "._+-", "net": "._+-", "activation": "._+-"}
 
@@ -129,6 +133,9 @@ def check(name: str, value: Any) -> None:
     choices = [c for c in get_args(hint) if isinstance(c, str)]
     if name in RANGES:
         _check_number(name, value, hint)
+    elif name == "aim":
+        if value is not None and value not in AIMS:
+            raise unknown("aim", value, AIMS)
     elif not isinstance(value, str):
         raise ValueError(f"{name}={value!r} must be a text.")
     elif choices and value not in choices:

@@ -11,19 +11,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from padenet import PAU, guard_growth
+from padenet import PAU, Stabilizer, stabilize
 from padenet.baselines import APL
 from padenet.experiments.batches import Batches, Ticket, make_batches
 from padenet.experiments.config import UNITS, Config
 from padenet.experiments.data import Dataset, Folder, augment, normalise
 from padenet.experiments.graphs import Graphed
 from padenet.experiments.nets import build
-from padenet.experiments.optimizer import make_optimizer, moments
+from padenet.experiments.optimizer import load_state, make_optimizers, moments, state_of
 from padenet.experiments.ranks import Ranks
 from padenet.pruning import Pruning, apply_pruning
 from padenet.registry import find_activations
 
 KINDS = 100  # of nets that one process may compile
+FAR = 3.0
 LEARNED_SHOWN = 16  # activations with at most so many parameters have them in the metrics
 
 
@@ -65,9 +66,15 @@ class Learner:
         self.units = {k: m for k, m in find_activations(self.net).items() if isinstance(m, PAU)}
         self.penalized = [m for m in self.net.modules() if isinstance(m, APL)]
         self.clipped = [p for p in self.net.parameters() if not _among(p, self.units.values())]
-        self.optimizer = make_optimizer(config, self.net, device)
-        if config.coefficient_floor is not None and self.units:
-            guard_growth(self.net, self.optimizer, floor=config.coefficient_floor)
+        if config.coefficient_floor is not None:
+            raise ValueError(
+                f"coefficient_floor={config.coefficient_floor}: the guard of older versions is no "
+                "more, so that a run with it can be read but not trained. Use stabilize instead."
+            )
+        self.optimizers = make_optimizers(config, self.net, device)
+        self.stabilizer: Stabilizer | None = None
+        if config.stabilize is not None and self.units:
+            self.stabilizer = stabilize(self.net, self.optimizers, most=config.stabilize)
         self.model: nn.Module = self.net
         if ranks.world > 1:
             self.model = DistributedDataParallel(self.net)
@@ -75,7 +82,8 @@ class Learner:
             self.model = _compiled(self.model)
         self.mean, self.std = (torch.tensor(v, device=device) for v in (data.mean, data.std))
         self.totals = torch.zeros(4, dtype=torch.float64, device=device)
-        self.graph = graph and device.type == "cuda" and ranks.world == 1
+        alone = device.type == "cuda" and ranks.world == 1
+        self.graph = graph and alone and config.optimizer != "muon"  # which waits for the device
         self.graphs: dict[tuple[str, torch.Size], Graphed] = {}
 
     def train(self, epoch: int) -> Iterator[None]:
@@ -92,6 +100,18 @@ class Learner:
         self.ranks.agree(self.net.buffers())  # each has batch statistics of its own
         tickets = self.test_batches.tickets(0)
         yield from self._each("test", self._test_step, tickets, lambda: [self.totals])
+
+    @torch.no_grad()
+    def far_output(self) -> float:
+        """The largest output for test images ``FAR`` times as far from 0 as they are."""
+        self.net.eval()
+        most = torch.zeros((), device=self.device)
+        for ticket in self.test_batches.tickets(0):
+            images, _ = self.test_batches.fetch(ticket)
+            x = normalise(images, self.mean, self.std, channels_last=self.device.type == "cuda")
+            with self._autocast():
+                most = torch.maximum(most, self.net(FAR * x).float().abs().amax())
+        return float(most)
 
     def settle(self) -> Iterator[None]:
         """Until a GPU has done what was asked of it, without standing in the way of other runs."""
@@ -124,21 +144,24 @@ class Learner:
         """All that later epochs depend on: tensors and plain values."""
         return {
             "net": self.net.state_dict(),
-            "optimizer": self.optimizer.state_dict()["state"],
+            "optimizer": state_of(self.optimizers),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.net.load_state_dict(state["net"])
         self._check_moments(state["optimizer"], trained=state["epoch"] > 0)
-        optimizer = self.optimizer.state_dict()
-        self.optimizer.load_state_dict({**optimizer, "state": state["optimizer"]})
+        load_state(self.optimizers, state["optimizer"])
 
     def _check_moments(self, found: dict[int, dict[str, Any]], *, trained: bool) -> None:
         """Refuse what torch's optimisers would take: no state, or that of another net."""
-        tensors = [p for g in self.optimizer.param_groups for p in g["params"]]
-        names = moments(self.config) if trained else ()
-        wanted = {i: dict.fromkeys(names, p.shape) for i, p in enumerate(tensors) if names}
-        given = {i: {n: v[n].shape for n in names} for i, v in found.items()}
+        kept = [
+            (p, moments(o) if trained else ())
+            for o in self.optimizers
+            for g in o.param_groups
+            for p in g["params"]
+        ]
+        wanted = {i: dict.fromkeys(n, p.shape) for i, (p, n) in enumerate(kept) if n}
+        given = {i: {n: v[n].shape for n in wanted.get(i, ())} for i, v in found.items()}
         if given != wanted:
             raise ValueError(f"the state of {self.config.optimizer} is not that of the net")
 
@@ -166,8 +189,9 @@ class Learner:
         self._count(logits.detach(), labels, loss.detach())
         sum((m.penalty() for m in self.penalized), loss).backward()
         self._clip()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
 
     @torch.no_grad()
     def _test_step(self, ticket: Ticket) -> None:
@@ -210,9 +234,16 @@ class Learner:
             for unit in self.units.values():
                 nn.utils.clip_grad_norm_([unit.a, unit.b], config.coefficient_clip)
 
+    def rate(self) -> float:
+        """That of the weights, now."""
+        return float(self._groups()[0]["lr"])
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
+
     def _set_rates(self, epoch: int) -> None:
         factor = self.config.lr_decay ** ((epoch - 1) // self.config.lr_every)
-        for group in self.optimizer.param_groups:
+        for group in self._groups():
             rate = group["start"] * (factor if group["decays"] else 1.0)
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate)  # a CUDA graph reads it there
@@ -221,7 +252,7 @@ class Learner:
 
     def _tensors(self) -> list[Tensor]:
         """What a step changes, for the warm-up of a graph to put back."""
-        states = self.optimizer.state.values()
+        states = [s for o in self.optimizers for s in o.state.values()]
         values = [v for s in states for v in s.values() if isinstance(v, Tensor)]
         return [*self.net.parameters(), *self.net.buffers(), self.totals, *values]
 
@@ -230,7 +261,7 @@ def build_net(config: Config, data: Dataset | Folder) -> nn.Module:
     """The net of a run with its first weights, which depend on the seed alone."""
     options: dict[str, Any] = {}
     if config.activation in UNITS:
-        options = {"init": config.start, "form": config.form}
+        options = {"init": config.start, "form": config.form, "aim": config.aim}
     if config.activation == "rpau":
         options["alpha"] = config.alpha
     torch.manual_seed(config.seed)

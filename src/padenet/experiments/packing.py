@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from padenet.experiments.config import Config
@@ -10,8 +11,9 @@ from padenet.experiments.disk import write, writing
 from padenet.experiments.store import Run, RunDirectory, pack, read_runs
 
 
-def read_sources(sources: Iterable[str | Path]) -> list[Run]:
-    """The runs of directories and packed files, each once, sorted by name.
+def read_sources(sources: Iterable[str | Path], *, last: bool = False) -> list[Run]:
+    """The runs of directories and packed files, each once, sorted by name; with ``last`` of
+    finished ones the last epoch alone.
 
     Of the same run the finished record is kept or, of two unfinished ones, the longer. Two
     finished records that differ are refused, and so are two configs under one name and what a run
@@ -21,12 +23,16 @@ def read_sources(sources: Iterable[str | Path]) -> list[Run]:
     for source in sources:
         _refuse_nameless(Path(source))
         for run in read_runs(source):
+            if last and run.result is not None:
+                run = replace(run, metrics=run.metrics[-1:])
             name = run.config.name
             kept[name] = _better(kept[name], run) if name in kept else run
     return [kept[name] for name in sorted(kept)]
 
 
-def pack_runs(sources: Iterable[str | Path], path: str | Path) -> list[Run]:
+def pack_runs(
+    sources: Iterable[str | Path], path: str | Path, *, last: bool = False
+) -> list[Run]:
     """Merge the runs of all sources into one packed file, and return them.
 
     A file that is there already is one of the sources: packing never loses a record.
@@ -34,7 +40,7 @@ def pack_runs(sources: Iterable[str | Path], path: str | Path) -> list[Run]:
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a directory. Name a file, e.g. runs.jsonl.gz.")
-    runs = read_sources([*([path] if path.exists() else []), *sources])
+    runs = read_sources([*([path] if path.exists() else []), *sources], last=last)
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
     pack(runs, path)

@@ -3,39 +3,39 @@
 A protocol fills in a record for one data set, net, activation and seed; a recipe is a list of such
 records. What the paper leaves open, and the same for all activations: a last batch that is not full
 is dropped, images are normalised by the mean and deviation of their own training set. Padé units
-differ from the rest in one thing, which docs/stability.md explains: their last denominator
-coefficient is guarded.
+differ from the rest in one thing, which docs/stability.md explains: they are stabilised.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from padenet.experiments.config import UNITS, Config
+from padenet.experiments.frontier import frontier
 from padenet.extras import unknown
+from padenet.trust import MOST
 
 COMMON = ("relu", "relu6", "lrelu", "rrelu", "elu", "celu", "swish", "prelu")
 TABLE2 = (*COMMON, "slaf", "apl", "srelu", *UNITS)
 TABLE3 = (*COMMON, "maxout", "mixture", "apl", "srelu", *UNITS)
 IMAGENET = (*COMMON, "srelu", "pau")
 SEEDS = range(5)
-FLOOR = 0.1
 
 
-def guarded(config: Config, coefficient_lr: float | None = None) -> Config:
-    """A protocol's record, with what only Padé units have: the guard, and maybe a rate."""
+def stabilized(config: Config, coefficient_lr: float | None = None) -> Config:
+    """A protocol's record, with what only Padé units have: the stabiliser, and maybe a rate."""
     if config.activation not in UNITS:
         return config
-    return replace(config, coefficient_floor=FLOOR, coefficient_lr=coefficient_lr)
+    return replace(config, stabilize=MOST, coefficient_lr=coefficient_lr)
 
 
 def mnist_adam(base: Config) -> Config:
     """MNIST and Fashion-MNIST: 100 epochs of Adam, batches of 256. The paper's for LeNet."""
-    return guarded(replace(base, epochs=100, batch_size=256, optimizer="adam", lr=0.002))
+    return stabilized(replace(base, epochs=100, batch_size=256, optimizer="adam", lr=0.002))
 
 
 def mnist_sgd(base: Config) -> Config:
     """MNIST and Fashion-MNIST with SGD, under which VGG trains; the paper names both."""
-    return guarded(
+    return stabilized(
         replace(base, epochs=100, batch_size=256, optimizer="sgd", lr=0.01, momentum=0.5)
     )
 
@@ -53,7 +53,7 @@ def cifar(base: Config) -> Config:
         weight_decay=5e-4,
         lr_decay=0.985,
     )
-    return guarded(record, 0.01)
+    return stabilized(record, 0.01)
 
 
 def imagenet(base: Config) -> Config:
@@ -70,12 +70,12 @@ def imagenet(base: Config) -> Config:
         lr_decay=0.1,
         lr_every=30,
     )
-    return guarded(record)
+    return stabilized(record)
 
 
 def digits(base: Config) -> Config:
     """The embedded digits: 20 epochs of Adam, seconds on a CPU."""
-    return guarded(replace(base, epochs=20, batch_size=64, optimizer="adam", lr=0.002))
+    return stabilized(replace(base, epochs=20, batch_size=64, optimizer="adam", lr=0.002))
 
 
 def paper(base: Config) -> Config:
@@ -137,13 +137,12 @@ def demo() -> list[Config]:
 
 
 def stability() -> list[Config]:
-    """VGG on Fashion-MNIST, where units diverge: ten seeds, with and without the guard."""
+    """VGG on Fashion-MNIST, where units diverge: ten seeds, with and without the stabiliser."""
     runs = [
         replace(c, precision="bf16") for c in grid(["fashion-mnist"], ["vgg"], UNITS, range(10))
     ]
-    free = [replace(c, coefficient_floor=None, label="free") for c in runs]
-    slow = [replace(c, coefficient_lr=0.001, label="slow") for c in free]
-    return [c for group in zip(runs, free, slow, strict=True) for c in group]
+    free = [replace(c, stabilize=None, label="free") for c in runs]
+    return [c for pair in zip(runs, free, strict=True) for c in pair]
 
 
 RECIPES: dict[str, Callable[[], list[Config]]] = {
@@ -152,6 +151,7 @@ RECIPES: dict[str, Callable[[], list[Config]]] = {
     "table3": table3,
     "imagenet": table_imagenet,
     "stability": stability,
+    "frontier": frontier,
 }
 
 

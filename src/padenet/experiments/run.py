@@ -178,7 +178,7 @@ def _train(
                 yield replace(whole, step=step, images_per_second=speed)
             for _ in learner.settle():
                 yield whole
-            line |= {"lr": _rate(learner)} | learner.means("train")
+            line |= {"lr": learner.rate()} | learner.means("train")
         for _ in chain(learner.test(), learner.settle()):
             yield whole
         line |= learner.means("test", top5=top5)
@@ -252,6 +252,7 @@ def summarize(lines: list[Metrics], reason: str, learner: Learner, place: Place)
         "train_loss": last.get("train_loss"),
         "seconds": round(seconds, 3),
         "images_per_second": round(images / seconds, 1),
+        "far_output": _finite(learner.far_output()),
         "parameters": sum(p.numel() for p in learner.net.parameters()),
         "machine": describe_machine(learner.device)
         | {"processes": learner.ranks.world, "compile": place.compile},
@@ -269,10 +270,6 @@ def read_pruning(directory: RunDirectory) -> Pruning | None:
 @lru_cache(maxsize=4)
 def load_once(name: str, data_dir: str | None) -> Dataset | Folder:
     return load(name, data_dir)
-
-
-def _rate(learner: Learner) -> float:
-    return float(learner.optimizer.param_groups[0]["lr"])
 
 
 def _not_finite(line: Metrics) -> str:

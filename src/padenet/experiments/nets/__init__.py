@@ -1,4 +1,4 @@
-"""The networks of the paper, each with any activation: ``build("vgg8", "pau")``."""
+"""The networks of the paper, and small ones, each with any activation: ``build("vgg8", "pau")``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from padenet.experiments.nets.densenet import densenet121
 from padenet.experiments.nets.lenet import lenet
 from padenet.experiments.nets.mobilenet import mobilenetv2, mobilenetv2_imagenet
 from padenet.experiments.nets.resnet import resnet101
+from padenet.experiments.nets.small import conv, conv_norm, gru, mlp, vit
 from padenet.experiments.nets.vgg import vgg, vgg8
 from padenet.extras import unknown
 
@@ -37,6 +38,11 @@ NETS = {
     "resnet101": Net(resnet101),
     "densenet121": Net(densenet121),
     "mobilenetv2-imagenet": Net(mobilenetv2_imagenet, size=224, classes=1000, any_size=True),
+    "mlp": Net(mlp, channels=1),
+    "conv": Net(conv, channels=1),
+    "conv-norm": Net(conv_norm, channels=1),
+    "vit": Net(vit, channels=1),
+    "gru": Net(gru, channels=1),
 }
 
 

@@ -15,6 +15,11 @@ NETS = {
     "resnet101": "ResNet101",
     "densenet121": "DenseNet121",
     "mobilenetv2-imagenet": "MobileNetV2",
+    "mlp": "MLP",
+    "conv": "conv net",
+    "conv-norm": "conv net, batch norm",
+    "vit": "ViT",
+    "gru": "GRU",
 }
 BASELINES = {
     "relu": "ReLU",
