@@ -204,7 +204,7 @@ def test_what_it_says():
     assert str(held).splitlines()[0] == "1: 0 of 0 steps shortened (0.0 %)"
     train(net, optimizer, 4)
     first, second = held.report()
-    assert (first.unit, first.steps, second.unit) == ("1", 4, "3")
+    assert (first.name, first.steps, second.name) == ("1", 4, "3")
     assert 1 <= first.held <= 4
     assert first.since >= 1
     assert f"{first.held} of 4 steps shortened" in str(held)
@@ -221,13 +221,13 @@ def test_a_frozen_unit_is_named():
     held = stabilize(net, optimizer)
     assert held.left == ("1",)
     assert "1: not trained by this optimizer" in str(held)
-    assert [h.unit for h in held.report()] == ["3"]
+    assert [h.name for h in held.report()] == ["3"]
 
 
 def test_bad_input():
     net, plain = make_net(), nn.Linear(2, 2)
     sgd = lambda p: torch.optim.SGD(p, lr=0.1)
-    with pytest.raises(ValueError, match="no unit to stabilize. Call padenet.convert first"):
+    with pytest.raises(ValueError, match=r"no unit to stabilize\. Call padenet.convert first"):
         stabilize(plain, sgd(plain.parameters()))
     with pytest.raises(ValueError, match=r"no coefficient of the 2 units of model, such as '1'"):
         stabilize(net, sgd(net[0].parameters()))
@@ -235,7 +235,7 @@ def test_bad_input():
         stabilize(net, [sgd(net.parameters()), sgd(net[1].parameters())])
     with pytest.raises(ValueError, match=r"unit '1' are in two optimizers"):
         stabilize(net, [sgd([net[1].a]), sgd([net[1].b])])
-    with pytest.raises(TypeError, match="is not a torch.optim.Optimizer"):
+    with pytest.raises(TypeError, match=r"is not a torch\.optim\.Optimizer"):
         stabilize(net, net)
     with pytest.raises(ValueError, match=r"most=0 must be a finite number above 0"):
         stabilize(net, sgd(net.parameters()), most=0)
@@ -304,9 +304,7 @@ def test_convert_and_train_at_the_rate_one_had():
     torch.manual_seed(0)
     x = torch.randn(512, 8)
     y = (x[:, :2].prod(1) > 0).long()
-    net = nn.Sequential(
-        nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 2)
-    )
+    net = nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 2))
     model, _ = padenet.convert(net)
     losses = []
     for n in (net, model):

@@ -10,7 +10,7 @@ from interpreter import repeat_less
 import padenet
 from padenet import trust
 from padenet.coefficients import find_start
-from padenet.optim.stabilizer import _Bank
+from padenet.optim.bank import Bank
 from padenet.spec import FORMS
 
 MOST = trust.MOST
@@ -50,7 +50,7 @@ def values(unit, x):
 
 def step(units, change, most=MOST):
     """Hold the step that ``change(parameter)`` makes; the bank, for its counts."""
-    bank = _Bank({str(i): u for i, u in enumerate(units)}, most)
+    bank = Bank({str(i): u for i, u in enumerate(units)}, most)
     with torch.no_grad():
         bank.remember()
         for p in bank.parameters():
@@ -168,7 +168,7 @@ def test_the_kernel_does_the_same(form, groups, dtype):
     device = "cuda" if torch.cuda.is_available() else "cpu"
     units = [make_unit(form, groups, seed, dtype=dtype).to(device) for seed in range(4)]
     named = {str(i): u for i, u in enumerate(units)}
-    kernel, plain = _Bank(named, MOST), _Bank(named, MOST)
+    kernel, plain = Bank(named, MOST), Bank(named, MOST)
     plain.launch = None
     launch = Launch(kernel)
     draw = torch.Generator().manual_seed(0)

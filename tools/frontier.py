@@ -4,7 +4,7 @@
     padenet pack --last runs/frontier results/frontier/runs.jsonl.gz
     python tools/frontier.py results/frontier/runs.jsonl.gz --out docs/figures/frontier.png
 
-Beside each activation stand the units that replace it, with the same net, optimiser, rate and seeds.
+Beside each activation stand the units that replace it: same net, optimiser, rate and seeds.
 A seed is lost if it diverged, or ended more than 5 points below the activation's worst. A cell
 counts where the activation keeps its seeds: all of them finite, and none more than 5 points below
 their mean. Prints what holds and what does not, and draws the map.
@@ -138,7 +138,7 @@ def describe(cells: list[Cell], title: str) -> str:
 def table(cells: list[Cell]) -> str:
     """Markdown: what holds for each optimiser and net."""
     lines = [
-        "| optimizer | net | cells | activation's seeds lost | unit's seeds lost | mean gain | worst |",
+        "| optimizer | net | cells | lost by the activation | by the unit | mean gain | worst |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     for optimizer, nets in RATES.items():
@@ -205,9 +205,9 @@ def draw(cells: list[Cell], path: Path) -> None:
         ax.tick_params(length=0)
         for spine in ax.spines.values():
             spine.set_visible(False)
-    figure.colorbar(image, ax=axes, shrink=0.35, label="unit − activation, points of test accuracy")
+    figure.colorbar(image, ax=axes, shrink=0.35, label="unit − activation, points of accuracy")
     figure.supxlabel(
-        "learning rate. Grey: the activation itself loses seeds there; seeds kept, activation → unit",
+        "learning rate. Grey: the activation itself loses seeds; seeds kept, activation → unit",
         fontsize=9,
     )
     with replacing(path) as temporary:

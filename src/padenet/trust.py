@@ -12,7 +12,7 @@ inputs live and far beyond. So with x on a grid and weights w(x) = min(1, 3 / |x
 
 2.  The whole step is shortened until F moves by no more than ``most`` anywhere:
 
-        d  ->  t d        with the greatest t <= 1 so that max_x w(x) |F(x; c + t d) - F(x; c)| <= most
+        d  ->  t d        the greatest t <= 1 with max_x w(x) |F(x; c + t d) - F(x; c)| <= most
 
 3.  b_n is kept at a tenth of its start, or beyond it, for the forms in which A may pass 0 far out
     (Q falls to its constant there, and F is as large as P). The second rule alone never lets it
@@ -84,8 +84,9 @@ def hold(
     """
     if len(least) > ROWS:
         parts = [t.split(ROWS) for t in (*old, *new, least)]
-        held = [hold((a, b), (c, d), e, grid, spec, most) for a, b, c, d, e in zip(*parts)]
-        return Held(*(torch.cat(rows) for rows in zip(*held, strict=True)))
+        rows = zip(*parts, strict=True)
+        held = [hold((a, b), (c, d), e, grid, spec, most) for a, b, c, d, e in rows]
+        return Held(*(torch.cat(part) for part in zip(*held, strict=True)))
     (a, b), (da, db) = old, (n - o for n, o in zip(new, old, strict=True))
     P, Q = a @ grid.a, _denominator(b, grid.b, spec)
     F = P / Q
@@ -121,7 +122,9 @@ def shorten(
         over = ~(move <= most)  # nan too
         if over.device.type == "cpu" and not over.any():
             return t
-        t = torch.where(over, t * (0.99 * most / move).clamp(LEAST_CUT, 0.99).nan_to_num(LEAST_CUT), t)
+        t = torch.where(
+            over, t * (0.99 * most / move).clamp(LEAST_CUT, 0.99).nan_to_num(LEAST_CUT), t
+        )
     return torch.where(over, 0.0, t)
 
 

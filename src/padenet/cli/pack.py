@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("source", type=Path, help="a directory of runs, at any depth, or a packed file")
     add("out", type=Path, help="the packed file, or a directory for --unpack")
     add("more", type=Path, nargs="*", default=[], help="further sources to merge")
-    add("--last", action="store_true", help="of finished runs the last epoch alone: many small runs")
+    add("--last", action="store_true", help="of finished runs keep the last epoch alone")
     add("--unpack", action="store_true", help="write a directory for each run")
 
 

@@ -142,15 +142,19 @@ class Learner:
 
     def state(self) -> dict[str, Any]:
         """All that later epochs depend on: tensors and plain values."""
+        held = {"stabilizer": self.stabilizer.state_dict()} if self.stabilizer else {}
         return {
             "net": self.net.state_dict(),
             "optimizer": state_of(self.optimizers),
+            **held,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.net.load_state_dict(state["net"])
         self._check_moments(state["optimizer"], trained=state["epoch"] > 0)
         load_state(self.optimizers, state["optimizer"])
+        if self.stabilizer is not None:
+            self.stabilizer.load_state_dict(state["stabilizer"])
 
     def _check_moments(self, found: dict[int, dict[str, Any]], *, trained: bool) -> None:
         """Refuse what torch's optimisers would take: no state, or that of another net."""
@@ -254,7 +258,8 @@ class Learner:
         """What a step changes, for the warm-up of a graph to put back."""
         states = [s for o in self.optimizers for s in o.state.values()]
         values = [v for s in states for v in s.values() if isinstance(v, Tensor)]
-        return [*self.net.parameters(), *self.net.buffers(), self.totals, *values]
+        held = self.stabilizer.tensors() if self.stabilizer else []
+        return [*self.net.parameters(), *self.net.buffers(), self.totals, *values, *held]
 
 
 def build_net(config: Config, data: Dataset | Folder) -> nn.Module:

@@ -30,9 +30,7 @@ def read_sources(sources: Iterable[str | Path], *, last: bool = False) -> list[R
     return [kept[name] for name in sorted(kept)]
 
 
-def pack_runs(
-    sources: Iterable[str | Path], path: str | Path, *, last: bool = False
-) -> list[Run]:
+def pack_runs(sources: Iterable[str | Path], path: str | Path, *, last: bool = False) -> list[Run]:
     """Merge the runs of all sources into one packed file, and return them.
 
     A file that is there already is one of the sources: packing never loses a record.

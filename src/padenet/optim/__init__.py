@@ -1,10 +1,13 @@
 """What an optimiser needs to know of units.
 
-    groups.py       the parameter groups of a model
-    stabilizer.py   the hooks that hold each step, and what they did (how far: padenet/trust.py)
+groups.py       the parameter groups of a model
+stabilizer.py   the hooks on optimisers
+bank.py         units alike, whose steps are held together (how far: padenet/trust.py)
+spikes.py       gradients that are suddenly much larger than usual
 """
 
+from padenet.optim.bank import Held
 from padenet.optim.groups import param_groups
-from padenet.optim.stabilizer import Held, Stabilizer, stabilize
+from padenet.optim.stabilizer import Stabilizer, stabilize
 
 __all__ = ["Held", "Stabilizer", "param_groups", "stabilize"]

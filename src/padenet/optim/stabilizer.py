@@ -3,16 +3,16 @@
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from padenet.kernels import gpu
-from padenet.nn import PAU, starting_coefficients
 from padenet import trust
+from padenet.nn import PAU
+from padenet.optim.bank import Bank, Held, is_sharded
+from padenet.optim.spikes import SPIKE, Spikes
 
 _HOLDERS: "weakref.WeakKeyDictionary[Optimizer, list[_Holder]]" = weakref.WeakKeyDictionary()
 # An optimiser that searches along a line: its step is one whole, weights and all, and a search of
@@ -21,28 +21,12 @@ WHOLE_STEPS = {"LBFGS": 1000.0}
 MATRICES_ONLY = ("Muon",)  # optimisers that treat what is two-dimensional as a linear map
 
 
-@dataclass(frozen=True)
-class Held:
-    """What ``stabilize`` did to a unit: in ``held`` of ``steps`` it shortened the step, for the
-    first time in step ``since`` (counted from 1; None: never). With groups, that of the group which
-    was held most often."""
-
-    unit: str
-    steps: int
-    held: int
-    since: int | None
-
-    def __str__(self) -> str:
-        share = 100 * self.held / max(1, self.steps)
-        first = f", the first time in step {self.since}" if self.since else ""
-        return f"{self.unit}: {self.held} of {self.steps} steps shortened ({share:.1f} %){first}"
-
-
 def stabilize(
     model: nn.Module,
     optimizer: Optimizer | Iterable[Optimizer],
     *,
     most: float = trust.MOST,
+    spike: float | None = SPIKE,
 ) -> "Stabilizer":
     """Let no step of ``optimizer`` move a unit of ``model`` too far. One line, after the optimiser.
 
@@ -51,17 +35,22 @@ def stabilize(
 
     A coefficient's gradient is a sum over all elements of a layer, and far from 0 a small change of
     a coefficient is a large one of the function. So each step is measured by what it does to the
-    function, and shortened where that is more than ``most``; see ``padenet.trust``. It works
-    with any optimiser of torch, closures, schedulers and gradient scalers, under DDP and FSDP2, and
-    inside CUDA graphs, and costs a fraction of a millisecond a step.
+    function, and shortened where that is more than ``most`` (``padenet.trust``). Besides, gradients
+    that are suddenly ``spike`` times as large as usual, those of the weights too, are shortened to
+    that (``padenet.optim.spikes``): near the highest rate at which a net trains, a unit would turn
+    them into infinity where ReLU forgets them.
+
+    It works with any optimiser of torch, closures, schedulers and gradient scalers, under DDP and
+    FSDP2, and inside CUDA graphs, and costs a fraction of a millisecond a step.
 
     It is a pair of hooks on ``optimizer.step``. Pickling or copying an optimiser drops its hooks:
     call it again for the copy. ``load_state_dict`` keeps them. Calling it twice is calling it once.
 
     Args:
         model: Its units are held, those in wrappers such as DDP too.
-        optimizer: The one that trains their coefficients, or several.
-        most: How far F may move in a step: anywhere in [-3, 3], and in proportion to \\|x\\| beyond.
+        optimizer: The one that trains the model, or several.
+        most: How far F may move in a step, anywhere in [-3, 3]; beyond in proportion to \\|x\\|.
+        spike: How many times the usual size gradients may be; None for no limit. LBFGS has none.
 
     Returns:
         A ``Stabilizer``: print it to see how often it acted, ``remove()`` ends it.
@@ -69,6 +58,11 @@ def stabilize(
     if not 0 < most < float("inf"):
         raise ValueError(
             f"most={most} must be a finite number above 0: {trust.MOST} lets F move by that much."
+        )
+    if spike is not None and not 1 < spike < float("inf"):
+        raise ValueError(
+            f"spike={spike} must be a finite number above 1, or None: {SPIKE} shortens gradients "
+            "that are more than that many times as large as usual."
         )
     optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
     for o in optimizers:
@@ -80,12 +74,12 @@ def stabilize(
             "model has no unit to stabilize. Call padenet.convert first, or leave this out."
         )
     held, left = _share_out(units, optimizers)
-    mine = {id(unit) for unit in units.values()}
+    mine = frozenset(id(unit) for unit in units.values())
     for o in optimizers:
-        for holder in _HOLDERS.get(o, []):
-            if any(id(unit) in mine for unit in holder.units.values()):
+        for holder in list(_HOLDERS.get(o, [])):
+            if holder.of & mine:
                 holder.remove()  # twice is once
-    holders = [_Holder(o, own, most) for o, own in zip(optimizers, held, strict=True) if own]
+    holders = [_Holder(o, own, mine, most, spike) for o, own in zip(optimizers, held, strict=True)]
     return Stabilizer(holders, list(units), left)
 
 
@@ -102,12 +96,38 @@ class Stabilizer:
 
     def report(self) -> tuple[Held, ...]:
         """What was done to each unit so far. Waits for the device."""
-        found = {held.unit: held for holder in self._holders for held in holder.report()}
+        found = {held.name: held for holder in self._holders for held in holder.report()}
         return tuple(found[name] for name in self._names if name in found)
 
+    def gradients(self) -> tuple[Held, ...]:
+        """How often the gradients of each optimiser were shortened. Waits for the device."""
+        return tuple(h for holder in self._holders if (h := holder.gradients()) is not None)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a later step depends on, and the counts: for a checkpoint, beside the optimiser's.
+        The tensors are those in use."""
+        return {"optimizers": [holder.state_dict() for holder in self._holders]}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what ``state_dict`` gave for the same model and optimisers."""
+        if _shapes(self.state_dict()) != _shapes(state):
+            raise ValueError(
+                "the state is of another stabilize: other units, groups or optimizers. Load that "
+                "of the same model, or leave it out, which starts the counts anew."
+            )
+        for mine, given in zip(self.tensors(), _leaves(state), strict=True):
+            mine.copy_(given)
+
+    def tensors(self) -> list[Tensor]:
+        """Those of ``state_dict``: what a step changes here."""
+        return _leaves(self.state_dict())
+
     def __str__(self) -> str:
-        lines = [str(held) for held in self.report()]
-        return "\n".join([*lines, *(f"{name}: not trained by this optimizer" for name in self.left)])
+        lines = [str(held) for held in (*self.report(), *self.gradients())]
+        return "\n".join(
+            [*lines, *(f"{name}: not trained by this optimizer" for name in self.left)]
+        )
 
 
 def _share_out(
@@ -122,7 +142,9 @@ def _share_out(
     for name, unit in units.items():
         own = [p for p in unit.parameters() if p.requires_grad]
         places = sorted({i for i, h in enumerate(holds) for p in own if id(p) in h})
-        elsewhere = [o for o in others if any(u is unit for h in _HOLDERS[o] for u in h.units.values())]
+        elsewhere = [
+            o for o in others if any(u is unit for h in _HOLDERS[o] for u in h.units.values())
+        ]
         if len(places) > 1 or (places and elsewhere):
             raise ValueError(
                 f"the coefficients of unit {name!r} are in two optimizers, so that neither knows "
@@ -142,18 +164,20 @@ def _share_out(
             decaying.append(name)
         shares[places[0]][name] = unit
     if len(left) == len(units):
-        why = "they do not require gradients" if not any(
-            p.requires_grad for u in units.values() for p in u.parameters()
-        ) else "build it from padenet.param_groups(model, lr=…) or model.parameters()"
+        why = (
+            "they do not require gradients"
+            if not any(p.requires_grad for u in units.values() for p in u.parameters())
+            else "build it from padenet.param_groups(model, lr=…) or model.parameters()"
+        )
         raise ValueError(
             f"the optimizer holds no coefficient of the {len(units)} units of model, such as "
             f"{left[0]!r}: {why}."
         )
     if decaying:
         warnings.warn(
-            f"the coefficients of {len(decaying)} units, such as {decaying[0]!r}, decay, which pulls "
-            "these towards the zero function. Build the optimizer from padenet.param_groups(model, "
-            "lr=…, weight_decay=…), which decays weights alone.",
+            f"the coefficients of {len(decaying)} units, such as {decaying[0]!r}, decay, which "
+            "pulls these towards the zero function. Build the optimizer from "
+            "padenet.param_groups(model, lr=…, weight_decay=…), which decays weights alone.",
             UserWarning,
             stacklevel=3,
         )
@@ -163,11 +187,20 @@ def _share_out(
 class _Holder:
     """The hooks on one optimiser, and the units that it trains."""
 
-    def __init__(self, optimizer: Optimizer, units: dict[str, PAU], most: float):
-        self.optimizer, self.units, self.most = weakref.ref(optimizer), units, most
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        units: dict[str, PAU],
+        of: frozenset[int],
+        most: float,
+        spike: float | None,
+    ):
+        self.optimizer, self.units, self.of, self.most = weakref.ref(optimizer), units, of, most
         self.further = WHOLE_STEPS.get(type(optimizer).__name__)
+        device = _parameters(optimizer)[0].device
+        self.spikes = None if self.further or spike is None else Spikes(spike, device)
         self.whole: list[tuple[Tensor, Tensor]] = []  # parameters before a step that is one whole
-        self.banks: dict[Any, _Bank] = {}
+        self.banks: dict[Any, Bank] = {}
         self.handles = [
             optimizer.register_step_pre_hook(self._before),
             optimizer.register_step_post_hook(self._after),
@@ -186,22 +219,60 @@ class _Holder:
         for bank in self.banks.values():
             yield from bank.report()
 
+    def counts(self) -> dict[str, Tensor]:
+        """Of each unit steps, held and since, (3, groups)."""
+        return {k: v for bank in self.banks.values() for k, v in bank.by_unit(bank.counts).items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        gradients = {} if self.spikes is None else self.spikes.state_dict()
+        return {"gradients": gradients, "units": self.counts()}
+
+    def gradients(self) -> Held | None:
+        if self.spikes is None:
+            return None
+        steps, cut, since = (
+            int(n) for n in (self.spikes.steps, self.spikes.cut, self.spikes.since)
+        )
+        name = f"gradients of {type(self.optimizer()).__name__}"
+        return Held(name, steps, cut, since or None)
+
     def _arrange(self) -> None:
         """Units alike into one bank, whose steps are computed together."""
         alike: dict[Any, dict[str, PAU]] = {}
         for name, unit in self.units.items():
-            key = unit.degrees, unit.form, unit.q, unit.a.device, unit.a.dtype, _is_sharded(unit.a)
+            key = unit.degrees, unit.form, unit.q, unit.a.device, unit.a.dtype, is_sharded(unit.a)
             alike.setdefault(key, {})[name] = unit
         if alike.keys() != self.banks.keys():  # at first, and when the model was moved
-            self.banks = {key: _Bank(units, self.most) for key, units in alike.items()}
+            counts = self.counts()
+            self.banks = {key: Bank(units, self.most) for key, units in alike.items()}
+            for name, own in self.counts().items():
+                own.copy_(counts.get(name, own))
 
     @torch.no_grad()
-    def _before(self, optimizer: Optimizer, *_: Any) -> None:
+    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         self._arrange()
         for bank in self.banks.values():
             bank.remember()
         if self.further:
-            self.whole = [(p, p.clone()) for g in optimizer.param_groups for p in g["params"]]
+            self.whole = [(p, p.clone()) for p in _parameters(optimizer)]
+        if self.spikes is None:
+            return None
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+        if closure is None:
+            self._shorten(optimizer)
+            return None
+
+        def then_shortened() -> Any:
+            loss = closure()
+            self._shorten(optimizer)
+            return loss
+
+        return args[:1], {**kwargs, "closure": then_shortened}
+
+    @torch.no_grad()
+    def _shorten(self, optimizer: Optimizer) -> None:
+        if self.spikes is not None:
+            self.spikes.shorten(_parameters(optimizer))
 
     @torch.no_grad()
     def _after(self, optimizer: Optimizer, *_: Any) -> None:
@@ -209,102 +280,26 @@ class _Holder:
             for bank in self.banks.values():
                 bank.hold()
             return
-        t = min(bank.part(self.most * self.further) for bank in self.banks.values())
+        most = self.most * self.further
+        t = min((bank.part(most) for bank in self.banks.values()), default=1.0)
         if t < 1:
             for p, before in self.whole:
                 p.copy_(torch.where(p.isfinite(), before + t * (p - before), before))
         self.whole = []
 
 
-class _Bank:
-    """Units of one form, degrees, device and dtype, a row for each unit or group."""
-
-    def __init__(self, units: dict[str, PAU], most: float):
-        self.units, self.most = units, most
-        first = next(iter(units.values()))
-        self.degrees, self.spec, device = first.degrees, first.spec, first.a.device
-        self.grid = trust.make_grid(self.degrees, self.spec, device)
-        self.sizes = [unit.groups for unit in units.values()]
-        rows = sum(self.sizes)
-        counts = self.degrees[0] + 1, self.degrees[1] + self.spec.constant
-        like = {"dtype": first.a.dtype, "device": device}
-        self.old, self.new = ([torch.zeros(rows, c, **like) for c in counts] for _ in range(2))
-        self.old_views, self.new_views = self._views(self.old), self._views(self.new)
-        self.least = torch.cat([_least(unit) for unit in units.values()]).to(device)
-        self.steps, self.held, self.since = torch.zeros(3, rows, dtype=torch.int64, device=device)
-        self.sharded = _is_sharded(first.a)
-        self.launch: Any = None
-        if device.type == "cuda" and not self.sharded and gpu.refuses(first.a, first.a, first.b) is None:
-            from padenet.kernels.gpu.trust import Launch
-
-            self.launch = Launch(self)
-
-    def _views(self, tables: list[Tensor]) -> list[Tensor]:
-        """Of each unit, in the shape of its parameters."""
-        rows = [table.split(self.sizes) for table in tables]
-        pairs = zip(self.units.values(), *rows, strict=True)
-        return [part.view(p.shape) for u, *parts in pairs for part, p in zip(parts, (u.a, u.b), strict=True)]
-
-    def parameters(self) -> list[Tensor]:
-        return [p for unit in self.units.values() for p in (unit.a, unit.b)]
-
-    def remember(self) -> None:
-        torch._foreach_copy_(self.old_views, self._whole())
-
-    def hold(self) -> None:
-        if self.launch is not None:
-            return self.launch()
-        torch._foreach_copy_(self.new_views, self._whole())
-        old, new = ([t.double() for t in tables] for tables in (self.old, self.new))
-        a, b, cut = trust.hold(old, new, self.least, self.grid, self.spec, self.most)
-        for table, values in zip(self.new, (a, b), strict=True):
-            table.copy_(values)
-        self._count(cut)
-        if self.sharded:
-            _write_shards(self.parameters(), self.new_views)
-        else:
-            torch._foreach_copy_(self.parameters(), self.new_views)
-
-    def part(self, most: float) -> float:
-        """How much of the step all parameters may take together, those of other layers too."""
-        torch._foreach_copy_(self.new_views, self._whole())
-        old = [t.double() for t in self.old]
-        step = [new.double() - o for new, o in zip(self.new, old, strict=True)]
-        parts = trust.shorten((old[0], old[1]), (step[0], step[1]), self.grid, self.spec, most)
-        self._count(parts < 1)
-        return float(parts.min())
-
-    def _count(self, cut: Tensor) -> None:
-        self.steps += 1
-        self.held += cut
-        self.since.copy_(torch.where((self.since == 0) & cut, self.steps, self.since))
-
-    def _whole(self) -> list[Tensor]:
-        return [p.full_tensor() for p in self.parameters()] if self.sharded else self.parameters()
-
-    def report(self) -> Iterator[Held]:
-        steps = int(self.steps[0])
-        rows = zip(self.units, self.held.split(self.sizes), self.since.split(self.sizes), strict=True)
-        for name, held, since in rows:
-            begun = since[since > 0]
-            yield Held(name, steps, int(held.max()), int(begun.min()) if len(begun) else None)
+def _leaves(state: Any) -> list[Tensor]:
+    """Its tensors, in the order of their names."""
+    if isinstance(state, dict):
+        state = [state[k] for k in sorted(state)]
+    return [state] if isinstance(state, Tensor) else [t for part in state for t in _leaves(part)]
 
 
-def _least(unit: PAU) -> Tensor:
-    """What b_n of each group is kept beyond, with its sign; 0 where it may be anything."""
-    b = starting_coefficients(unit.init, unit.degrees, unit.spec, unit.aim)[1]
-    if not unit.degrees[1] or unit.form not in ("safe", "offset"):
-        return torch.zeros(unit.groups, dtype=torch.float64)
-    return (trust.FLOOR * b[..., -1]).expand(unit.groups).contiguous()
+def _shapes(state: Any) -> Any:
+    if isinstance(state, dict):
+        return {k: _shapes(v) for k, v in state.items()}
+    return state.shape if isinstance(state, Tensor) else [_shapes(part) for part in state]
 
 
-def _is_sharded(p: Any) -> bool:
-    """Whether a parameter is a DTensor, as FSDP2 makes them."""
-    return hasattr(p, "full_tensor")
-
-
-def _write_shards(parameters: list[Any], values: list[Tensor]) -> None:
-    from torch.distributed.tensor import distribute_tensor
-
-    for p, value in zip(parameters, values, strict=True):
-        p.copy_(distribute_tensor(value, p.device_mesh, p.placements))
+def _parameters(optimizer: Optimizer) -> list[Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]

@@ -1,7 +1,7 @@
 """``padenet.trust.hold`` as one kernel: a program for each unit or group, no wait.
 
 Contract
-    addresses   int64 (rows, 2): where a and b of the row are, contiguous, of the dtype of ``old_a``.
+    addresses   int64 (rows, 2): where a and b of the row are, contiguous, of old_a's dtype.
     old_a, b    contiguous (rows, terms): the coefficients before the step.
     result      written over the coefficients; computed in float64.
     counts      steps, held and since of each row, on the device, so that a CUDA graph counts too.
@@ -13,8 +13,8 @@ import torch
 import triton
 import triton.language as tl
 
-from padenet.kernels.gpu.plan import power_of_two
 from padenet import trust
+from padenet.kernels.gpu.plan import power_of_two
 
 
 @triton.jit
@@ -31,7 +31,8 @@ def _denominator(b, XB, q, ABS_TERMS: tl.constexpr, FREE: tl.constexpr):
 def hold(
     addresses, old_a, old_b, least, grid_a, grid_b, weights, inside, steps, held, since, q, most,
     COUNT_A: tl.constexpr, COUNT_B: tl.constexpr, SIZE_A: tl.constexpr, SIZE_B: tl.constexpr,
-    POINTS: tl.constexpr, CUTS: tl.constexpr, LEAST_CUT: tl.constexpr, AT_MOST: tl.constexpr, ABS_TERMS: tl.constexpr, FREE: tl.constexpr,
+    POINTS: tl.constexpr, CUTS: tl.constexpr, LEAST_CUT: tl.constexpr, AT_MOST: tl.constexpr,
+    ABS_TERMS: tl.constexpr, FREE: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     kind: tl.constexpr = tl.pointer_type(old_a.dtype.element_ty)
@@ -94,7 +95,8 @@ class Launch:
         self.bank, self.places, self.addresses = bank, (), torch.empty(0)
         m, n = (t.shape[1] for t in bank.old)
         self.constants = {
-            "COUNT_A": m, "COUNT_B": n, "SIZE_A": power_of_two(m), "SIZE_B": power_of_two(max(n, 1)),
+            "COUNT_A": m, "SIZE_A": power_of_two(m),
+            "COUNT_B": n, "SIZE_B": power_of_two(max(n, 1)),
             "POINTS": bank.grid.weight.numel(), "CUTS": trust.CUTS, "LEAST_CUT": trust.LEAST_CUT,
             "AT_MOST": trust.AT_MOST,
             "ABS_TERMS": bank.spec.form == "abs_terms", "FREE": bank.spec.form == "free",
@@ -107,8 +109,8 @@ class Launch:
         if places == self.places:
             return
         rows = []
-        for (a, b), size in zip(zip(places[::2], places[1::2], strict=True), bank.sizes, strict=True):
-            steps = [t.shape[1] * t.element_size() for t in bank.old]
+        steps = [t.shape[1] * t.element_size() for t in bank.old]
+        for a, b, size in zip(places[::2], places[1::2], bank.sizes, strict=True):
             rows += [[a + i * steps[0], b + i * steps[1]] for i in range(size)]
         self.addresses = torch.tensor(rows, dtype=torch.int64).to(bank.old[0].device)
         self.places = places
@@ -118,6 +120,6 @@ class Launch:
         self.locate()
         with torch.cuda.device_of(bank.old[0]):
             hold[(len(bank.least),)](
-                self.addresses, *bank.old, bank.least, *bank.grid, bank.steps, bank.held, bank.since,
-                bank.spec.q, bank.most, **self.constants, num_warps=4,
+                self.addresses, *bank.old, bank.least, *bank.grid, bank.steps, bank.held,
+                bank.since, bank.spec.q, bank.most, **self.constants, num_warps=4,
             )  # fmt: skip

@@ -1,0 +1,141 @@
+"""Units alike, whose steps are held together, and what was done to them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from padenet import trust
+from padenet.kernels import gpu
+from padenet.nn import PAU, starting_coefficients
+
+
+@dataclass(frozen=True)
+class Held:
+    """What ``stabilize`` did: in ``held`` of ``steps`` it shortened something, first in step
+    ``since`` (counted from 1; None: never).
+
+    ``name`` is that of a unit whose steps were meant, with groups of the group which was held most
+    often; or of an optimiser, whose gradients were.
+    """
+
+    name: str
+    steps: int
+    held: int
+    since: int | None
+
+    def __str__(self) -> str:
+        share = 100 * self.held / max(1, self.steps)
+        first = f", the first time in step {self.since}" if self.since else ""
+        return f"{self.name}: {self.held} of {self.steps} steps shortened ({share:.1f} %){first}"
+
+
+class Bank:
+    """Units of one form, degrees, device and dtype, a row for each unit or group."""
+
+    def __init__(self, units: dict[str, PAU], most: float):
+        self.units, self.most = units, most
+        first = next(iter(units.values()))
+        self.degrees, self.spec, device = first.degrees, first.spec, first.a.device
+        self.grid = trust.make_grid(self.degrees, self.spec, device)
+        self.sizes = [unit.groups for unit in units.values()]
+        rows = sum(self.sizes)
+        counts = self.degrees[0] + 1, self.degrees[1] + self.spec.constant
+        zeros = partial(torch.zeros, dtype=first.a.dtype, device=device)
+        self.old, self.new = ([zeros(rows, c) for c in counts] for _ in range(2))
+        self.old_views, self.new_views = self._views(self.old), self._views(self.new)
+        self.least = torch.cat([_least(unit) for unit in units.values()]).to(device)
+        self.counts = torch.zeros(3, rows, dtype=torch.int64, device=device)
+        self.steps, self.held, self.since = self.counts
+        self.sharded = is_sharded(first.a)
+        self.launch: Any = None
+        refused = gpu.refuses(first.a, first.a, first.b) is not None
+        if device.type == "cuda" and not self.sharded and not refused:
+            from padenet.kernels.gpu.trust import Launch
+
+            self.launch = Launch(self)
+
+    def _views(self, tables: list[Tensor]) -> list[Tensor]:
+        """Of each unit, in the shape of its parameters."""
+        rows = [table.split(self.sizes) for table in tables]
+        pairs = zip(self.units.values(), *rows, strict=True)
+        return [
+            part.view(p.shape)
+            for u, *parts in pairs
+            for part, p in zip(parts, (u.a, u.b), strict=True)
+        ]
+
+    def parameters(self) -> list[Tensor]:
+        return [p for unit in self.units.values() for p in (unit.a, unit.b)]
+
+    def remember(self) -> None:
+        torch._foreach_copy_(self.old_views, self._whole())
+
+    def hold(self) -> None:
+        if self.launch is not None:
+            return self.launch()
+        torch._foreach_copy_(self.new_views, self._whole())
+        old, new = ((t[0].double(), t[1].double()) for t in (self.old, self.new))
+        a, b, cut = trust.hold(old, new, self.least, self.grid, self.spec, self.most)
+        for table, values in zip(self.new, (a, b), strict=True):
+            table.copy_(values)
+        self._count(cut)
+        if self.sharded:
+            _write_shards(self.parameters(), self.new_views)
+        else:
+            torch._foreach_copy_(self.parameters(), self.new_views)
+
+    def part(self, most: float) -> float:
+        """How much of the step all parameters may take together, those of other layers too."""
+        torch._foreach_copy_(self.new_views, self._whole())
+        old = [t.double() for t in self.old]
+        step = [new.double() - o for new, o in zip(self.new, old, strict=True)]
+        parts = trust.shorten((old[0], old[1]), (step[0], step[1]), self.grid, self.spec, most)
+        self._count(parts < 1)
+        return float(parts.min())
+
+    def _count(self, cut: Tensor) -> None:
+        self.steps += 1
+        self.held += cut
+        self.since.copy_(torch.where((self.since == 0) & cut, self.steps, self.since))
+
+    def _whole(self) -> list[Tensor]:
+        return [_full(p) for p in self.parameters()] if self.sharded else self.parameters()
+
+    def by_unit(self, rows: Tensor) -> dict[str, Tensor]:
+        """Views of a table with a column for each row of the bank."""
+        return dict(zip(self.units, rows.split(self.sizes, 1), strict=True))
+
+    def report(self) -> Iterator[Held]:
+        for name, (steps, held, since) in self.by_unit(self.counts).items():
+            begun = since[since > 0]
+            first = int(begun.min()) if len(begun) else None
+            yield Held(name, int(steps.max()), int(held.max()), first)
+
+
+def _least(unit: PAU) -> Tensor:
+    """What b_n of each group is kept beyond, with its sign; 0 where it may be anything."""
+    b = starting_coefficients(unit.init, unit.degrees, unit.spec, unit.aim)[1]
+    if not unit.degrees[1] or unit.form not in ("safe", "offset"):
+        return torch.zeros(unit.groups, dtype=torch.float64)
+    return (trust.FLOOR * b[..., -1]).expand(unit.groups).contiguous()
+
+
+def is_sharded(p: Any) -> bool:
+    """Whether a parameter is a DTensor, as FSDP2 makes them."""
+    return hasattr(p, "full_tensor")
+
+
+def _full(p: Any) -> Tensor:
+    whole: Tensor = p.full_tensor()
+    return whole
+
+
+def _write_shards(parameters: list[Any], values: list[Tensor]) -> None:
+    from torch.distributed.tensor import distribute_tensor
+
+    for p, value in zip(parameters, values, strict=True):
+        p.copy_(distribute_tensor(value, p.device_mesh, p.placements))

@@ -1,0 +1,86 @@
+r"""A gradient far out of line with those before it is shortened: what starts a runaway is stopped.
+
+Near the highest rate that a net trains at, its loss has spikes. With ReLU units die then, and
+training goes on; a unit that has a slope on both sides passes the spike on, and a few steps later
+all is infinite. So the norm g of all gradients of an optimiser is kept below ``SPIKE`` times its
+running root mean square s:
+
+    g <- min(g, 3 s)        s² <- d s² + (1 - d) g²        d = min(DECAY, 1 - 1/t)
+
+The shortened norm enters s: a spike hardly moves it, a lasting change does in some 20 steps. What
+is not finite is left to the loop, which knows what to do (``GradScaler`` skips the step).
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+SPIKE = 3.0
+DECAY = 0.99
+
+
+class Spikes:
+    """The running size of an optimiser's gradients, and how often they were shortened.
+
+    All of it stays on the gradients' device, so that nothing waits and a CUDA graph takes it along.
+    """
+
+    def __init__(self, spike: float, device: torch.device):
+        self.spike = spike
+        self.to(device, torch.zeros((), dtype=torch.float64), torch.zeros(4, dtype=torch.int64))
+
+    def to(self, device: torch.device, square: Tensor, counts: Tensor) -> None:
+        """Go on from these, on ``device``."""
+        self.square, self.counts = square.to(device), counts.to(device)
+        self.seen, self.steps, self.cut, self.since = self.counts
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"square": self.square, "counts": self.counts}
+
+    def shorten(self, parameters: Iterable[Tensor]) -> None:
+        """The gradients of ``parameters``, in place."""
+        grads = [p.grad for p in parameters if p.grad is not None and not p.grad.is_sparse]
+        if not grads:
+            return
+        if self.square.device != grads[0].device:
+            self.to(grads[0].device, self.square, self.counts)
+        size = _norm(grads, self.square.device)
+        most = self.spike * self.square.sqrt()
+        over = (self.seen > 0) & (size > most) & size.isfinite()
+        counts = size.isfinite() & (size > 0)
+        self.seen += counts
+        decay = (1 - 1 / self.seen.clamp(min=1)).clamp(max=DECAY)
+        square = torch.where(over, most, size).square()
+        self.square.copy_(
+            torch.where(counts, decay * self.square + (1 - decay) * square, self.square)
+        )
+        self.steps += 1
+        self.cut += over
+        self.since.copy_(torch.where((self.since == 0) & over, self.steps, self.since))
+        if over.device.type != "cpu" or over:
+            _scale(grads, torch.where(over, most / size, 1.0))
+
+
+def _alike(grads: Iterable[Tensor]) -> Iterable[list[Tensor]]:
+    """By device and kind: an operation takes no mixed lists."""
+    found: dict[Any, list[Tensor]] = {}
+    for g in grads:
+        found.setdefault((g.device, getattr(g, "device_mesh", None)), []).append(g)
+    return found.values()
+
+
+def _norm(grads: list[Tensor], device: torch.device) -> Tensor:
+    squares = []
+    for some in _alike(grads):
+        norm: Any = nn.utils.get_total_norm(some)
+        norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+        squares.append(norm.to(device, torch.float64).square())
+    return sum(squares, torch.zeros_like(squares[0])).sqrt()
+
+
+def _scale(grads: list[Tensor], factor: Tensor) -> None:
+    for some in _alike(grads):
+        near = factor.to(some[0].device, torch.float32)
+        torch._foreach_mul_([g.to_local() if hasattr(g, "to_local") else g for g in some], near)
