@@ -28,10 +28,12 @@ WRONG = {
     "lr_every": (0, 2.5, None),
     "clip_norm": (0.0, -1.0, NAN, INF, "1"),
     "start": ("lreu", "", None),
+    "aim": ("wdie", ""),
     "form": ("sfae", None),
     "alpha": (-0.1, 1.1, NAN, None),
     "coefficient_lr": (-0.1, NAN, INF, False),
     "coefficient_clip": (0.0, -1.0, NAN, INF),
+    "stabilize": (0.0, -0.1, NAN, INF),
     "coefficient_floor": (0.0, 1.0, -0.1, NAN),
 }
 RIGHT = {
@@ -48,6 +50,8 @@ RIGHT = {
     "form": ("offset",),
     "alpha": (0, 1.0),
     "coefficient_lr": (None, 0.0),
+    "aim": (None, "steady"),
+    "stabilize": (None, 0.01),
     "coefficient_floor": (None, 0.5),
 }
 
@@ -113,7 +117,7 @@ def test_recipes_are_the_tables(name, runs, activations):
             for c in configs
             if (c.dataset, c.net) == (config.dataset, config.net) and c.activation == "relu"
         )
-        skipped = ("activation", "seed", "coefficient_lr", "coefficient_floor")
+        skipped = ("activation", "seed", "coefficient_lr", "stabilize")
         assert {k: v for k, v in asdict(config).items() if k not in skipped} == {
             k: v for k, v in asdict(other).items() if k not in skipped
         }
@@ -150,7 +154,7 @@ def test_a_name_must_fit_a_directory():
     [
         (["--activation", "relu", "--alpha", "0.5"], "alpha=0.5 .* for activation rpau, not relu"),
         (["--activation", "pau", "--alpha", "0.5"], "alpha=0.5 .* for activation rpau, not pau"),
-        (["--activation", "elu", "--coefficient-floor", "0.2"], "floor=0.2 .* pau and rpau, not"),
+        (["--activation", "elu", "--stabilize", "0.2"], "stabilize=0.2 .* pau and rpau, not"),
         (["--optimizer", "adam", "--momentum", "0.9"], "momentum=0.9 .* for optimizer sgd, not"),
     ],
 )
@@ -162,8 +166,8 @@ def test_a_value_that_no_run_reads_is_refused(tmp_path, capsys, command, says):
 
 def test_a_value_that_some_run_reads_is_taken():
     relu, pau = Config(activation="relu"), Config(activation="pau")
-    check_read([relu, pau], {"coefficient_floor": 0.2, "lr": 0.1})
-    check_read([relu], {"coefficient_floor": None, "alpha": 0.01})  # as without them
+    check_read([relu, pau], {"stabilize": 0.2, "lr": 0.1})
+    check_read([relu], {"stabilize": None, "alpha": 0.01})  # as without them
     with pytest.raises(ValueError, match="form='free' has no effect"):
         check_read([relu], {"form": "free"})
-    assert Config(activation="relu", coefficient_floor=0.1).coefficient_floor == 0.1
+    assert Config(activation="relu", stabilize=0.1).stabilize == 0.1

@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.no_poison,
 ]
 GPU = Place(device="cuda", deterministic=True)
-SMALL = Config(activation="pau", epochs=2, batch_size=256, coefficient_floor=0.1)
+SMALL = Config(activation="pau", epochs=2, batch_size=256, stabilize=0.01)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])

@@ -10,7 +10,7 @@ from padenet.baselines import penalty
 from padenet.experiments.config import Config
 from padenet.experiments.data import load, normalise
 from padenet.experiments.learner import Learner, build_net
-from padenet.experiments.optimizer import make_optimizer
+from padenet.experiments.optimizer import make_optimizers
 from padenet.registry import find_activations
 
 CPU = torch.device("cpu")
@@ -65,7 +65,7 @@ def test_groups_of_the_optimiser():
     """Only weights decay; coefficients have their own constant rate where one is given."""
     config = Config(lr=0.1, weight_decay=5e-4, coefficient_lr=0.01, lr_decay=0.5, lr_every=2)
     learner = Learner(config, DATA, CPU)
-    weights, coefficients = learner.optimizer.param_groups
+    weights, coefficients = learner.optimizers[0].param_groups
     assert (weights["weight_decay"], coefficients["weight_decay"]) == (5e-4, 0)
     assert sum(p.numel() for p in coefficients["params"]) == 40
     rates = []
@@ -73,7 +73,7 @@ def test_groups_of_the_optimiser():
         learner._set_rates(epoch)
         rates.append((weights["lr"], coefficients["lr"]))
     assert rates == [(0.1, 0.01), (0.1, 0.01), (0.05, 0.01), (0.025, 0.01)]
-    same = make_optimizer(replace(config, coefficient_lr=None), learner.net, CPU)
+    (same,) = make_optimizers(replace(config, coefficient_lr=None), learner.net, CPU)
     assert same.param_groups[1]["lr"] == 0.1 and same.param_groups[1]["decays"]
 
 
@@ -81,7 +81,7 @@ def test_groups_of_the_optimiser():
 def test_parameters_of_other_activations_do_not_decay(activation, numbers):
     config = Config(activation=activation, weight_decay=0.1)
     net = build_net(config, DATA)
-    weights, others = make_optimizer(config, net, CPU).param_groups
+    weights, others = make_optimizers(config, net, CPU)[0].param_groups
     assert (weights["weight_decay"], others["weight_decay"]) == (0.1, 0)
     assert sum(p.numel() for p in others["params"]) == numbers
     assert len(find_activations(net)) == 4
@@ -113,3 +113,34 @@ def test_learned_numbers_in_the_metrics():
 def test_too_large_a_batch():
     with pytest.raises(ValueError, match="batch_size=2000 is more than digits has"):
         Learner(Config(batch_size=2000), DATA, CPU)
+
+
+OPTIMIZERS = ["adam", "adamw", "rmsprop", "sgd"] + ["muon"] * hasattr(torch.optim, "Muon")
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_run_that_goes_on_is_the_same_run(optimizer):
+    """What the optimisers and the stabiliser know is in the state, and a graph puts it back."""
+    config = Config(
+        net="mlp", activation="pau", stabilize=0.01, optimizer=optimizer, lr=0.02, momentum=0.9
+    )
+    whole, first, second = (Learner(config, DATA, CPU) for _ in range(3))
+    for learner, epochs in ((whole, (1, 2)), (first, (1,))):
+        for epoch in epochs:
+            for _ in learner.train(epoch):
+                pass
+    second.restore({**first.state(), "epoch": 1})
+    for _ in second.train(2):
+        pass
+    assert str(second.stabilizer) == str(whole.stabilizer)
+    assert "gradients of" in str(whole.stabilizer)
+    for a, b in zip(second.net.parameters(), whole.net.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert {t.data_ptr() for t in whole.stabilizer.tensors()} <= {
+        t.data_ptr() for t in whole._tensors()
+    }
+
+
+def test_the_guard_of_old_records_is_refused():
+    with pytest.raises(ValueError, match=r"coefficient_floor=0.1: the guard of older versions"):
+        Learner(Config(activation="pau", coefficient_floor=0.1), DATA, CPU)

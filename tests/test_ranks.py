@@ -20,7 +20,7 @@ from padenet.experiments.store import RunDirectory
 
 OPTIONS = {
     **{"activation": "pau", "epochs": 2, "batch_size": 64, "optimizer": "sgd", "lr": 0.05},
-    "coefficient_floor": 0.1,
+    "stabilize": 0.01,
 }
 ENVIRONMENT = {
     **os.environ,

@@ -19,7 +19,7 @@ from padenet.experiments.device import switches
 from padenet.experiments.run import Place, load_once, steps, train
 from padenet.experiments.store import RunDirectory
 
-TINY = Config(activation="pau", epochs=3, batch_size=256, coefficient_floor=0.1)
+TINY = Config(activation="pau", epochs=3, batch_size=256, stabilize=0.01)
 TIMES = ("seconds", "images_per_second", "machine")
 
 
@@ -168,7 +168,7 @@ def test_one_process_at_a_time(tmp_path):
 
 
 def test_a_loss_that_is_not_finite_is_a_result(tmp_path, capsys):
-    config = replace(TINY, activation="slaf", coefficient_floor=None, optimizer="sgd", lr=1e6)
+    config = replace(TINY, activation="slaf", stabilize=None, optimizer="sgd", lr=1e6)
     result = train(config, tmp_path / config.name)
     assert result["status"] == "diverged" and "epoch 1" in result["reason"]
     assert result["epochs"] == 1 and result["train_loss"] is None
@@ -274,7 +274,7 @@ def test_a_checkpoint_without_its_metrics_is_refused(tmp_path):
 
 def test_a_run_that_diverged_does_not_go_on(tmp_path):
     """Killed between its last checkpoint and its result."""
-    config = replace(TINY, activation="slaf", coefficient_floor=None, optimizer="sgd", lr=1e6)
+    config = replace(TINY, activation="slaf", stabilize=None, optimizer="sgd", lr=1e6)
     first = train(config, tmp_path)
     (tmp_path / "result.json").unlink()
     second = train(config, tmp_path)

@@ -30,9 +30,9 @@ class Aim(NamedTuple):
 
 
 AIMS = {
-    "wide": Aim(beyond=0.03, stray=2.0, simpler=1.15),
+    "wide": Aim(beyond=0.03, stray=100.0, simpler=1.15),
     "near": Aim(),
-    "steady": Aim(least=0.3, most=10.0, stray=2.0, simpler=1.15),
+    "steady": Aim(least=0.3, most=10.0, stray=100.0, simpler=1.15),
 }
 
 

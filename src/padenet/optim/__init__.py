@@ -1,7 +1,8 @@
 """What an optimiser needs to know of units.
 
 groups.py       the parameter groups of a model
-stabilizer.py   the hooks on optimisers
+stabilizer.py   what holds the steps of a model's units: checks, reports, its state
+holder.py       the hooks on one optimiser
 bank.py         units alike, whose steps are held together (how far: padenet/trust.py)
 spikes.py       gradients that are suddenly much larger than usual
 """

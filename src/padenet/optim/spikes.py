@@ -8,11 +8,12 @@ running root mean square s:
     g <- min(g, 3 s)        s² <- d s² + (1 - d) g²        d = min(DECAY, 1 - 1/t)
 
 The shortened norm enters s: a spike hardly moves it, a lasting change does in some 20 steps. What
-is not finite is left to the loop, which knows what to do (``GradScaler`` skips the step).
+is not finite is left to the loop, which knows what to do (``GradScaler`` skips the step). So is a
+norm that float32 does not hold, above 1e19.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -39,14 +40,25 @@ class Spikes:
     def state_dict(self) -> dict[str, Tensor]:
         return {"square": self.square, "counts": self.counts}
 
-    def shorten(self, parameters: Iterable[Tensor]) -> None:
-        """The gradients of ``parameters``, in place."""
-        grads = [p.grad for p in parameters if p.grad is not None and not p.grad.is_sparse]
+    def load(self, other: "Spikes") -> None:
+        """Go on where ``other`` stands."""
+        self.square.copy_(other.square)
+        self.counts.copy_(other.counts)
+
+    def shorten(self, parameters: Iterable[Tensor], scale: Tensor | None = None) -> None:
+        """The gradients of ``parameters``, in place.
+
+        Args:
+            scale: What they were multiplied by, which their optimiser divides by.
+        """
+        grads = [_values(p) for p in parameters if p.grad is not None]
         if not grads:
             return
         if self.square.device != grads[0].device:
             self.to(grads[0].device, self.square, self.counts)
         size = _norm(grads, self.square.device)
+        if scale is not None:
+            size = size / scale.to(size)
         most = self.spike * self.square.sqrt()
         over = (self.seen > 0) & (size > most) & size.isfinite()
         counts = size.isfinite() & (size > 0)
@@ -63,6 +75,14 @@ class Spikes:
             _scale(grads, torch.where(over, most / size, 1.0))
 
 
+def _values(p: Tensor) -> Tensor:
+    """What its gradient is made of: of a sparse one, that of an embedding, the rows that it has."""
+    if p.grad is not None and p.grad.is_sparse:
+        p.grad = p.grad.coalesce()
+        return p.grad._values()
+    return cast(Tensor, p.grad)
+
+
 def _alike(grads: Iterable[Tensor]) -> Iterable[list[Tensor]]:
     """By device and kind: an operation takes no mixed lists."""
     found: dict[Any, list[Tensor]] = {}
@@ -74,6 +94,7 @@ def _alike(grads: Iterable[Tensor]) -> Iterable[list[Tensor]]:
 def _norm(grads: list[Tensor], device: torch.device) -> Tensor:
     squares = []
     for some in _alike(grads):
+        some = [g.float() if g.dtype == torch.float16 else g for g in some]  # else inf from 65504
         norm: Any = nn.utils.get_total_norm(some)
         norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
         squares.append(norm.to(device, torch.float64).square())

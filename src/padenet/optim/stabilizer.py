@@ -1,9 +1,8 @@
 """``stabilize(model, optimizer)``: no step of an optimiser makes a unit blow up."""
 
 import warnings
-import weakref
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -11,14 +10,11 @@ from torch.optim import Optimizer
 
 from padenet import trust
 from padenet.nn import PAU
-from padenet.optim.bank import Bank, Held, is_sharded
-from padenet.optim.spikes import SPIKE, Spikes
+from padenet.optim.bank import Held
+from padenet.optim.holder import Holder, find_kind, units_of, who_holds
+from padenet.optim.spikes import SPIKE
 
-_HOLDERS: "weakref.WeakKeyDictionary[Optimizer, list[_Holder]]" = weakref.WeakKeyDictionary()
-# An optimiser that searches along a line: its step is one whole, weights and all, and a search of
-# its own kept it sound on the data. It may go further by this factor, and is shortened as a whole.
-WHOLE_STEPS = {"LBFGS": 1000.0}
-MATRICES_ONLY = ("Muon",)  # optimisers that treat what is two-dimensional as a linear map
+MATRICES_ONLY = {"Muon": True}  # optimisers that treat what is two-dimensional as a linear map
 
 
 def stabilize(
@@ -41,10 +37,13 @@ def stabilize(
     them into infinity where ReLU forgets them.
 
     It works with any optimiser of torch, closures, schedulers and gradient scalers, under DDP and
-    FSDP2, and inside CUDA graphs, and costs a fraction of a millisecond a step.
+    FSDP2, and inside CUDA graphs, and costs a fraction of a millisecond a step. A compiled step
+    runs it uncompiled, before and after; ``fullgraph=True`` does not allow that.
 
     It is a pair of hooks on ``optimizer.step``. Pickling or copying an optimiser drops its hooks:
-    call it again for the copy. ``load_state_dict`` keeps them. Calling it twice is calling it once.
+    call it again for the copy. ``load_state_dict`` keeps them. Calling it twice is calling it once;
+    where two calls differ the last one counts. Units that ``add_param_group`` brings later, such as
+    thawed ones, are held too.
 
     Args:
         model: Its units are held, those in wrappers such as DDP too.
@@ -64,30 +63,39 @@ def stabilize(
             f"spike={spike} must be a finite number above 1, or None: {SPIKE} shortens gradients "
             "that are more than that many times as large as usual."
         )
-    optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model={model!r} is not a torch.nn.Module.")
+    given: Any = optimizer if isinstance(optimizer, Iterable) else [optimizer]
+    optimizers = list(dict.fromkeys(given))
     for o in optimizers:
         if not isinstance(o, Optimizer):
             raise TypeError(f"optimizer={o!r} is not a torch.optim.Optimizer.")
-    units = {name or "model": m for name, m in model.named_modules() if isinstance(m, PAU)}
+        if not hasattr(o, "_optimizer_step_pre_hooks"):
+            raise TypeError(
+                f"{type(o).__name__} runs no hooks, since its __init__ does not call that of "
+                "torch.optim.Optimizer. Give the optimizer inside it."
+            )
+    units = units_of(model)
     if not units:
         raise ValueError(
             "model has no unit to stabilize. Call padenet.convert first, or leave this out."
         )
     held, left = _share_out(units, optimizers)
-    mine = frozenset(id(unit) for unit in units.values())
-    for o in optimizers:
-        for holder in list(_HOLDERS.get(o, [])):
-            if holder.of & mine:
-                holder.remove()  # twice is once
-    holders = [_Holder(o, own, mine, most, spike) for o, own in zip(optimizers, held, strict=True)]
+    holders = [Holder(o, own, model, most, spike) for o, own in zip(optimizers, held, strict=True)]
     return Stabilizer(holders, list(units), left)
 
 
 class Stabilizer:
     """What ``stabilize`` returns: what was done so far, and a way to end it."""
 
-    def __init__(self, holders: list["_Holder"], names: list[str], left: list[str]):
-        self._holders, self._names, self.left = holders, names, tuple(left)
+    def __init__(self, holders: list[Holder], names: list[str], left: list[str]):
+        self._holders, self._names, self._left = holders, names, left
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The names of units that the optimisers do not train."""
+        adopted = {name for holder in self._holders for name in holder.units}
+        return tuple(name for name in self._left if name not in adopted)
 
     def remove(self) -> None:
         """No longer hold the units."""
@@ -97,7 +105,8 @@ class Stabilizer:
     def report(self) -> tuple[Held, ...]:
         """What was done to each unit so far. Waits for the device."""
         found = {held.name: held for holder in self._holders for held in holder.report()}
-        return tuple(found[name] for name in self._names if name in found)
+        names = dict.fromkeys([*self._names, *found])  # those of later units last
+        return tuple(found[name] for name in names if name in found)
 
     def gradients(self) -> tuple[Held, ...]:
         """How often the gradients of each optimiser were shortened. Waits for the device."""
@@ -123,6 +132,12 @@ class Stabilizer:
         """Those of ``state_dict``: what a step changes here."""
         return _leaves(self.state_dict())
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Stabilizer is a pair of hooks on an optimizer, which cannot be copied or pickled. "
+            "Keep its state_dict(), and call padenet.stabilize for the copy."
+        )
+
     def __str__(self) -> str:
         lines = [str(held) for held in (*self.report(), *self.gradients())]
         return "\n".join(
@@ -135,26 +150,33 @@ def _share_out(
 ) -> tuple[list[dict[str, PAU]], list[str]]:
     """The units that each optimiser trains, and the names of those that none does."""
     holds = [{id(p): g for g in o.param_groups for p in g["params"]} for o in optimizers]
-    others = [o for o in _HOLDERS if o not in optimizers]
     shares: list[dict[str, PAU]] = [{} for _ in optimizers]
     left: list[str] = []
     decaying: list[str] = []
+    owners: dict[int, str] = {}
     for name, unit in units.items():
-        own = [p for p in unit.parameters() if p.requires_grad]
+        own = [p for p in unit.parameters() if p.requires_grad] or list(unit.parameters())
         places = sorted({i for i, h in enumerate(holds) for p in own if id(p) in h})
-        elsewhere = [
-            o for o in others if any(u is unit for h in _HOLDERS[o] for u in h.units.values())
-        ]
+        elsewhere = any(o not in optimizers for o in who_holds(unit))
         if len(places) > 1 or (places and elsewhere):
             raise ValueError(
                 f"the coefficients of unit {name!r} are in two optimizers, so that neither knows "
-                "what a step of both does. Leave them to one of them."
+                "what a step of both does. Leave them to one of them. If the other is one of "
+                "before, call remove() of its Stabilizer, or delete it and its scheduler."
             )
-        if not places:
+        if own and not places:
             left.append(name)
             continue
-        kind = type(optimizers[places[0]]).__name__
-        if kind in MATRICES_ONLY:
+        _check(name, unit)
+        for p in own:
+            other = owners.setdefault(id(p), name)
+            if _tie(units[other]) != _tie(unit):
+                raise ValueError(
+                    f"units {other!r} and {name!r} share a or b and differ in the rest, so that a "
+                    "step cannot be measured by one function. Share both, or neither."
+                )
+        if find_kind(optimizers[places[0]], MATRICES_ONLY):
+            kind = type(optimizers[places[0]]).__name__
             raise ValueError(
                 f"the coefficients of unit {name!r} are in {kind}, which is for matrices. Give it "
                 'the group "matrices" of padenet.param_groups(model, lr=…, matrices=True), and the '
@@ -163,15 +185,16 @@ def _share_out(
         if any(holds[places[0]].get(id(p), {}).get("weight_decay") for p in own):
             decaying.append(name)
         shares[places[0]][name] = unit
-    if len(left) == len(units):
+    frozen = not any(p.requires_grad for u in units.values() for p in u.parameters())
+    if len(left) == len(units) or frozen:
         why = (
             "they do not require gradients"
-            if not any(p.requires_grad for u in units.values() for p in u.parameters())
+            if frozen
             else "build it from padenet.param_groups(model, lr=…) or model.parameters()"
         )
         raise ValueError(
             f"the optimizer holds no coefficient of the {len(units)} units of model, such as "
-            f"{left[0]!r}: {why}."
+            f"{next(iter(units))!r}: {why}."
         )
     if decaying:
         warnings.warn(
@@ -184,108 +207,28 @@ def _share_out(
     return shares, left
 
 
-class _Holder:
-    """The hooks on one optimiser, and the units that it trains."""
+def _check(name: str, unit: PAU) -> None:
+    """Whether its coefficients can be written."""
+    counts = unit.degrees[0] + 1, unit.degrees[1] + unit.spec.constant
+    shapes = [(c,) if unit.groups == 1 else (unit.groups, c) for c in counts]
+    for p, shape in zip((unit.a, unit.b), shapes, strict=True):
+        if not isinstance(p, nn.Parameter) or p.shape != shape:
+            raise ValueError(
+                f"the coefficients of unit {name!r} are not Parameters of their full shape, so "
+                "that a step of them cannot be shortened: a parametrization or torch's pruning "
+                "computes them, or FSDP of the first version keeps pieces. Leave the unit out of "
+                "that, or use fully_shard."
+            )
+        if p.is_meta:
+            raise ValueError(
+                f"the coefficients of unit {name!r} are on the device 'meta' and have no values. "
+                "Build the optimizer, and call stabilize, when the model has got its own."
+            )
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        units: dict[str, PAU],
-        of: frozenset[int],
-        most: float,
-        spike: float | None,
-    ):
-        self.optimizer, self.units, self.of, self.most = weakref.ref(optimizer), units, of, most
-        self.further = WHOLE_STEPS.get(type(optimizer).__name__)
-        device = _parameters(optimizer)[0].device
-        self.spikes = None if self.further or spike is None else Spikes(spike, device)
-        self.whole: list[tuple[Tensor, Tensor]] = []  # parameters before a step that is one whole
-        self.banks: dict[Any, Bank] = {}
-        self.handles = [
-            optimizer.register_step_pre_hook(self._before),
-            optimizer.register_step_post_hook(self._after),
-        ]
-        _HOLDERS.setdefault(optimizer, []).append(self)
-        self._arrange()
 
-    def remove(self) -> None:
-        for handle in self.handles:
-            handle.remove()
-        optimizer = self.optimizer()
-        if optimizer is not None and self in _HOLDERS.get(optimizer, []):
-            _HOLDERS[optimizer].remove(self)
-
-    def report(self) -> Iterator[Held]:
-        for bank in self.banks.values():
-            yield from bank.report()
-
-    def counts(self) -> dict[str, Tensor]:
-        """Of each unit steps, held and since, (3, groups)."""
-        return {k: v for bank in self.banks.values() for k, v in bank.by_unit(bank.counts).items()}
-
-    def state_dict(self) -> dict[str, Any]:
-        gradients = {} if self.spikes is None else self.spikes.state_dict()
-        return {"gradients": gradients, "units": self.counts()}
-
-    def gradients(self) -> Held | None:
-        if self.spikes is None:
-            return None
-        steps, cut, since = (
-            int(n) for n in (self.spikes.steps, self.spikes.cut, self.spikes.since)
-        )
-        name = f"gradients of {type(self.optimizer()).__name__}"
-        return Held(name, steps, cut, since or None)
-
-    def _arrange(self) -> None:
-        """Units alike into one bank, whose steps are computed together."""
-        alike: dict[Any, dict[str, PAU]] = {}
-        for name, unit in self.units.items():
-            key = unit.degrees, unit.form, unit.q, unit.a.device, unit.a.dtype, is_sharded(unit.a)
-            alike.setdefault(key, {})[name] = unit
-        if alike.keys() != self.banks.keys():  # at first, and when the model was moved
-            counts = self.counts()
-            self.banks = {key: Bank(units, self.most) for key, units in alike.items()}
-            for name, own in self.counts().items():
-                own.copy_(counts.get(name, own))
-
-    @torch.no_grad()
-    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
-        self._arrange()
-        for bank in self.banks.values():
-            bank.remember()
-        if self.further:
-            self.whole = [(p, p.clone()) for p in _parameters(optimizer)]
-        if self.spikes is None:
-            return None
-        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
-        if closure is None:
-            self._shorten(optimizer)
-            return None
-
-        def then_shortened() -> Any:
-            loss = closure()
-            self._shorten(optimizer)
-            return loss
-
-        return args[:1], {**kwargs, "closure": then_shortened}
-
-    @torch.no_grad()
-    def _shorten(self, optimizer: Optimizer) -> None:
-        if self.spikes is not None:
-            self.spikes.shorten(_parameters(optimizer))
-
-    @torch.no_grad()
-    def _after(self, optimizer: Optimizer, *_: Any) -> None:
-        if not self.further:
-            for bank in self.banks.values():
-                bank.hold()
-            return
-        most = self.most * self.further
-        t = min((bank.part(most) for bank in self.banks.values()), default=1.0)
-        if t < 1:
-            for p, before in self.whole:
-                p.copy_(torch.where(p.isfinite(), before + t * (p - before), before))
-        self.whole = []
+def _tie(unit: PAU) -> tuple[Any, ...]:
+    """What units that share coefficients have in common."""
+    return id(unit.a), id(unit.b), unit.form, unit.q
 
 
 def _leaves(state: Any) -> list[Tensor]:
@@ -298,8 +241,6 @@ def _leaves(state: Any) -> list[Tensor]:
 def _shapes(state: Any) -> Any:
     if isinstance(state, dict):
         return {k: _shapes(v) for k, v in state.items()}
-    return state.shape if isinstance(state, Tensor) else [_shapes(part) for part in state]
-
-
-def _parameters(optimizer: Optimizer) -> list[Tensor]:
-    return [p for group in optimizer.param_groups for p in group["params"]]
+    if isinstance(state, list):
+        return [_shapes(part) for part in state]
+    return state.shape if isinstance(state, Tensor) else type(state)
