@@ -13,10 +13,12 @@ other version of SciPy changes a file for nothing.
 
 Run: python tools/make_starts.py            (half a minute; needs padenet[fit])
      python tools/make_starts.py --table    prints what is stored, for docs/coefficients.md
+The last two columns there are seeds kept, from `padenet sweep starts` (results/starts).
 """
 
 import argparse
 import json
+import math
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -26,9 +28,12 @@ import torch
 
 from padenet.aims import AIMS, Aim
 from padenet.coefficients import STARTS, STARTS_BY_AIM, Start
+from padenet.experiments.store import read_runs
 from padenet.fit import TARGETS, Fit, fit, search
 
 OUT = Path(__file__).parent.parent / "src" / "padenet" / "starts.json"
+RUNS = OUT.parents[2] / "results" / "starts" / "runs.jsonl.gz"
+LOST = 5.0  # points of accuracy
 M, N = 5, 4
 INTERVAL = (-3.0, 3.0)
 FAR = {"at_6": 6.0, "at_10": 10.0, "at_20": 20.0}
@@ -172,21 +177,41 @@ def make() -> list[dict[str, Any]]:
     return [*plain, *map(printed, PAPER)]
 
 
-def row(start: Start) -> str:
+def kept() -> dict[str, str]:
+    """For each label of the record the seeds that end within 5 points of the start's best."""
+    ends: dict[str, list[float]] = {}
+    for run in read_runs(RUNS):
+        done = run.result is not None and run.result["status"] == "done"
+        accuracy = run.result["test_accuracy"] if run.result and done else -math.inf
+        ends.setdefault(run.config.label, []).append(accuracy)
+    found = {}
+    for label, accuracies in ends.items():
+        best = max(max(ends[label.removesuffix("_free") + end]) for end in ("", "_free"))
+        found[label] = f"{sum(a >= best - LOST for a in accuracies)} of {len(accuracies)}"
+    return found
+
+
+def row(start: Start, seeds: dict[str, str]) -> str:
     cells = [start.rms, start.errors.to_10, start.errors.at_6, start.errors.at_10]
     cells += [start.errors.at_20, start.b[-1]]
-    return " | ".join([start.name, start.aim, *(f"{v:.2g}" for v in cells)])
+    label = f"{start.name}_{start.aim}"
+    ends = [seeds[label], seeds[f"{label}_free"]]
+    return " | ".join([start.name, start.aim, *(f"{v:.2g}" for v in cells), *ends])
 
 
 def table() -> None:
     """The default starts, then the others."""
+    seeds = kept()
     rest = [s for aims in STARTS_BY_AIM.values() for s in aims.values()]
     for starts in (STARTS.values(), [s for s in rest if s is not STARTS[s.name]]):
-        print("| start | aim | rms on [−3, 3] | max on [−10, 10] | at ±6 | at ±10 | at ±20 | b_4 |")
-        print("|---|---|" + "---:|" * 6)
+        print(
+            "| start | aim | rms on [−3, 3] | max on [−10, 10] | at ±6 | at ±10 | at ±20 | b_4 "
+            "| kept | without |"
+        )
+        print("|---|---|" + "---:|" * 8)
         for start in starts:
             if start.aim != "paper":
-                print(f"| {row(start)} |")
+                print(f"| {row(start, seeds)} |")
         print()
 
 

@@ -6,6 +6,8 @@ activation itself, and a unit that starts as it, with the same seeds and the sta
 
 from dataclasses import replace
 
+from padenet.aims import AIMS
+from padenet.coefficients import STARTS
 from padenet.experiments.config import Config, Optimizer
 from padenet.trust import MOST
 
@@ -95,3 +97,29 @@ def _cell(net: str, optimizer: Optimizer, rate: float, seed: int) -> list[Config
                 for a in ALPHAS
             ]
     return runs
+
+
+def starts() -> list[Config]:
+    """Every stored start of every aim in the conv net under SGD, with the stabiliser and without."""
+    return [
+        Config(
+            net="conv",
+            activation="pau",
+            seed=seed,
+            label=f"{name}_{aim}{'' if most else '_free'}",
+            epochs=12,
+            optimizer="sgd",
+            lr=0.1,
+            lr_decay=0.8,
+            momentum=0.9,
+            weight_decay=DECAY["sgd"],
+            start=name,
+            aim=aim,
+            stabilize=most,
+        )
+        for seed in range(5)
+        for name, start in STARTS.items()
+        if start.aim in AIMS
+        for aim in AIMS
+        for most in (MOST, None)
+    ]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from padenet.experiments.config import UNITS, Config
-from padenet.experiments.frontier import frontier
+from padenet.experiments.frontier import frontier, starts
 from padenet.extras import unknown
 from padenet.trust import MOST
 
@@ -152,6 +152,7 @@ RECIPES: dict[str, Callable[[], list[Config]]] = {
     "imagenet": table_imagenet,
     "stability": stability,
     "frontier": frontier,
+    "starts": starts,
 }
 
 
