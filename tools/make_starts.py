@@ -177,25 +177,26 @@ def make() -> list[dict[str, Any]]:
     return [*plain, *map(printed, PAPER)]
 
 
-def kept() -> dict[str, str]:
-    """For each label of the record the seeds that end within 5 points of the start's best."""
-    ends: dict[str, list[float]] = {}
+def kept() -> dict[tuple[str, str | None], list[str]]:
+    """For each start the seeds that end within 5 points of its best: stabilised, and not."""
+    ends: dict[tuple[str, str | None], tuple[list[float], list[float]]] = {}
     for run in read_runs(RUNS):
-        done = run.result is not None and run.result["status"] == "done"
-        accuracy = run.result["test_accuracy"] if run.result and done else -math.inf
-        ends.setdefault(run.config.label, []).append(accuracy)
-    found = {}
-    for label, accuracies in ends.items():
-        best = max(max(ends[label.removesuffix("_free") + end]) for end in ("", "_free"))
-        found[label] = f"{sum(a >= best - LOST for a in accuracies)} of {len(accuracies)}"
-    return found
+        result, config = run.result or {}, run.config
+        accuracy = result["test_accuracy"] if result.get("status") == "done" else -math.inf
+        both = ends.setdefault((config.start, config.aim), ([], []))
+        both[config.stabilize is None].append(accuracy)
+    return {
+        key: [
+            f"{sum(a >= max(map(max, both)) - LOST for a in some)} of {len(some)}" for some in both
+        ]
+        for key, both in ends.items()
+    }
 
 
-def row(start: Start, seeds: dict[str, str]) -> str:
+def row(start: Start, seeds: dict[tuple[str, str | None], list[str]]) -> str:
     cells = [start.rms, start.errors.to_10, start.errors.at_6, start.errors.at_10]
     cells += [start.errors.at_20, start.b[-1]]
-    label = f"{start.name}_{start.aim}"
-    ends = [seeds[label], seeds[f"{label}_free"]]
+    ends = seeds[start.name, start.aim]
     return " | ".join([start.name, start.aim, *(f"{v:.2g}" for v in cells), *ends])
 
 

@@ -100,13 +100,13 @@ def _cell(net: str, optimizer: Optimizer, rate: float, seed: int) -> list[Config
 
 
 def starts() -> list[Config]:
-    """Every stored start of every aim in the conv net under SGD, with the stabiliser and without."""
+    """Every stored start of every aim in the conv net, with the stabiliser and without."""
     return [
         Config(
             net="conv",
             activation="pau",
             seed=seed,
-            label=f"{name}_{aim}{'' if most else '_free'}",
+            label=f"{name.replace('-', 'minus')}_{aim}{'' if most else '_free'}",
             epochs=12,
             optimizer="sgd",
             lr=0.1,
