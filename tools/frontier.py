@@ -6,8 +6,9 @@
 
 Beside each activation stand the units that replace it: same net, optimiser, rate and seeds.
 A seed is lost if it diverged, or ended more than 5 points below the activation's worst. A cell
-counts where the activation keeps its seeds: all of them finite, and none more than 5 points below
-their mean. Prints what holds and what does not, and draws the map.
+counts where the activation learns and keeps its seeds: all of them finite, none more than 5 points
+below their mean, and that above 55 %, half way from a guess to all right. Prints what holds and
+what does not, and draws the map.
 """
 
 import argparse
@@ -23,7 +24,9 @@ from padenet.experiments.store import Run
 from padenet.extras import require
 from padenet.files import replacing
 
+LEARNS = 55.0  # percent: half way from a guess to all right
 LOST = 5.0  # points below the activation's worst seed
+DARK = 1.7  # points, where black is hard to read
 WILD = 10.0  # times the activation's output, for inputs beside the data
 TITLES = {"sgd": "SGD 0.9", "adamw": "AdamW", "rmsprop": "RMSprop", "muon": "Muon + AdamW"}
 NAMES = {
@@ -51,8 +54,10 @@ class Cell:
 
     @property
     def counts(self) -> bool:
-        """Whether the activation keeps its seeds."""
-        return all(math.isfinite(v) for v in self.own) and min(self.own) > mean(self.own) - LOST
+        """Whether the activation learns and keeps its seeds."""
+        if not all(math.isfinite(v) for v in self.own):
+            return False
+        return mean(self.own) > LEARNS and min(self.own) > mean(self.own) - LOST
 
     @property
     def lost(self) -> int:
@@ -186,7 +191,8 @@ def draw(cells: list[Cell], path: Path) -> None:
                 kept = sum(math.isfinite(v) and v >= mean_of(c.own) - LOST for v in c.own)
                 if c.counts and not c.lost:
                     values[i][j] = c.gain
-                    text, color = f"{c.gain:+.1f}", "black"
+                    text = f"{c.gain:+.1f}"
+                    color = "white" if abs(c.gain) > DARK else "black"
                 elif c.counts:
                     text, color = f"−{c.lost}", "#b00020"
                 else:
@@ -207,7 +213,8 @@ def draw(cells: list[Cell], path: Path) -> None:
             spine.set_visible(False)
     figure.colorbar(image, ax=axes, shrink=0.35, label="unit − activation, points of accuracy")
     figure.supxlabel(
-        "learning rate. Grey: the activation itself loses seeds; seeds kept, activation → unit",
+        "learning rate. Grey: the activation does not learn or loses seeds itself; seeds kept, "
+        "activation → unit. Red: seeds that the unit loses",
         fontsize=9,
     )
     with replacing(path) as temporary:
