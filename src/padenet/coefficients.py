@@ -18,11 +18,11 @@ from torch import Tensor
 from padenet.extras import unknown
 
 DEFAULT_AIM = "wide"
-KINKED = ("relu", "relu6", "lrelu", "lrelu_0.20", "lrelu_0.25", "lrelu_0.30", "lrelu_-0.5", "selu")
-DEFAULT_AIMS = dict.fromkeys((*KINKED, "hardswish", "sin"), "near")
+KINKED = ("relu", "relu6", "lrelu", "lrelu_0.20", "lrelu_0.25", "lrelu_0.30", "selu")
+DEFAULT_AIMS = dict.fromkeys((*KINKED, "hardswish", "sin"), "near") | {"lrelu_-0.5": "steady"}
 """Where "wide" costs too much. With a kink the error on [-3, 3] triples, and b_4, which is 0.3 by
 itself and lets these starts train without help, falls to 0.007. No F of degrees (5, 4) follows
-hardswish or sin far out."""
+hardswish or sin far out. A zero of A at -96 keeps the near start of lrelu_-0.5 from training."""
 
 
 class Errors(NamedTuple):
