@@ -112,8 +112,9 @@ def test_an_activation_that_diverges_is_no_bar(reshuffle):
 
 
 def test_fallen(reshuffle):
-    histories = [90.0, 85.0], [90.0, 79.9], [90.0, math.nan], [20.0, 99.0]
-    runs = [make_run(reshuffle, [a] + [b] * 5) for a, b in histories]
+    """Far below their own best task."""
+    histories = [20.0, 90.0, 85.0], [20.0, 90.0, 84.9], [90.0, 90.0, math.nan], [20.0, 60.0, 99.0]
+    runs = [make_run(reshuffle, [a, b] + [c] * 5) for a, b, c in histories]
     assert reshuffle.fallen(runs) == 2
 
 
