@@ -222,7 +222,7 @@ def test_inspect_starts(capsys):
     lines = run(capsys, "inspect", "starts").splitlines()
     assert [line.split()[0] for line in lines] == ["unit", *STARTS]
     row = next(line for line in lines if line.startswith("relu "))
-    assert row.split()[1:3] == ["relu", "1.9e-02"] and "1.4147" in row
+    assert row.split()[1:3] == ["relu", "5.6e-03"] and "1.4148" in row
     lines = run(capsys, "inspect", "starts", "--aim", "near").splitlines()
     names = [name for name in STARTS if "paper" not in name]
     assert [line.split()[0] for line in lines] == ["unit", *names]

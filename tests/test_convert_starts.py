@@ -15,7 +15,7 @@ from torch import nn
 
 import padenet
 from padenet.aims import AIMS
-from padenet.coefficients import STARTS, find_start
+from padenet.coefficients import STARTS, STARTS_BY_AIM, find_start
 from padenet.convert import convert
 
 pytestmark = QUIET
@@ -181,7 +181,11 @@ def test_prelu_with_a_slope_a_channel():
 
 
 FITTED = [
-    (nn.LeakyReLU(-0.2), {}, 1.21 * STARTS["relu"].rms),  # -0.2 x + 1.2 relu(x) is among them
+    (
+        nn.LeakyReLU(-0.2),
+        {},
+        1.21 * STARTS_BY_AIM["relu"]["wide"].rms,
+    ),  # -0.2 x + 1.2 relu(x) is among them
     (nn.ELU(0.5), {"aim": "near"}, 5e-3),
     (nn.Tanh(), {"degrees": (3, 2), "aim": "near"}, 1e-2),
 ]

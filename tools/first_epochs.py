@@ -30,7 +30,7 @@ def table(now: dict[Key, Run], then: dict[Key, Run]) -> str:
     for key in sorted(now.keys() & then.keys()):
         groups[key[:3]].append(key)
     lines = [
-        "| data | net | unit | seeds | epoch | training loss, now | then | test accuracy, now | then |",
+        "| data | net | unit | seeds | epoch | training loss, now | then | test acc., now | then |",
         "|---|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for (data, net, unit), keys in groups.items():
