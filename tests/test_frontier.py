@@ -1,12 +1,12 @@
 """The map of where units train: its recipe, its rules on made-up runs, and its figure."""
 
-import importlib.util
 import json
 import math
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from tools import tool as load
 
 from padenet.cli import main
 from padenet.experiments import frontier
@@ -18,10 +18,8 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(scope="module")
 def tool():
-    spec = importlib.util.spec_from_file_location("frontier", ROOT / "tools/frontier.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    with load("frontier") as module:
+        yield module
 
 
 def test_every_unit_has_its_activation():

@@ -1,12 +1,12 @@
 """The tool that makes the stored starts: it makes what is stored, and prints it for the docs."""
 
-import importlib.util
 import json
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from fits import series
+from tools import tool
 
 ROOT = Path(__file__).parent.parent
 
@@ -14,10 +14,8 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture(scope="module")
 def make_starts():
     pytest.importorskip("scipy", reason="tools/make_starts.py needs scipy")
-    spec = importlib.util.spec_from_file_location("make_starts", ROOT / "tools/make_starts.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    with tool("make_starts") as module:
+        yield module
 
 
 def test_file_is_what_the_script_makes(make_starts):

@@ -1,13 +1,12 @@
 """The tool that trains on tasks that change: what it records, and what it calls collapsed."""
 
-import importlib.util
 import json
 import math
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from tools import tool
 
 ROOT = Path(__file__).parent.parent
 
@@ -15,12 +14,8 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture(scope="module")
 def reshuffle():
     pytest.importorskip("matplotlib", reason="tools/reshuffle.py draws with matplotlib")
-    spec = importlib.util.spec_from_file_location("reshuffle", ROOT / "tools/reshuffle.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for it
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    with tool("reshuffle") as module:
+        yield module
 
 
 def make_run(reshuffle, accuracies, *, unit=False, seed=0):

@@ -1,22 +1,15 @@
 """``padenet.stabilize`` under DDP and FSDP2: two gloo processes do what one does."""
 
-from datetime import timedelta
-
 import pytest
 import torch
-import torch.distributed as dist
 from formula import assert_near
+from processes import MARKS, WORLD, WRAPS, joined, run
 from torch import nn
 
 import padenet
 
-WORLD, STEPS, SPIKED = 2, 8, 5
-pytestmark = [
-    pytest.mark.skipif(
-        not (dist.is_available() and dist.is_gloo_available()), reason="torch without gloo"
-    ),
-    pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch"),
-]
+STEPS, SPIKED = 8, 5
+pytestmark = MARKS
 
 
 def make_net():
@@ -32,21 +25,6 @@ def make_batch():
     return torch.randn(8, 6, generator=draw, dtype=torch.float64)
 
 
-def with_ddp(net):
-    return nn.parallel.DistributedDataParallel(net)
-
-
-def with_fsdp(net):
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
-    mesh = init_device_mesh("cpu", (WORLD,))
-    for layer in net:
-        fully_shard(layer, mesh=mesh)
-    return fully_shard(net, mesh=mesh)
-
-
-WRAPS = {"ddp": with_ddp, "fsdp": with_fsdp}
 OPTIMIZERS = {
     "sgd": lambda groups: torch.optim.SGD(groups, momentum=0.9),
     "adam": torch.optim.Adam,
@@ -75,27 +53,17 @@ def train(net, x, kind):
 
 
 def work(rank, store):
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", f"file://{store}/store", timedelta(seconds=60), rank=rank, world_size=WORLD
-    )
-    try:
+    with joined(rank, store):
         half = make_batch().chunk(WORLD)[rank]
         for name, wrap in WRAPS.items():
             for kind in OPTIMIZERS:
                 done = train(wrap(make_net()), half, kind)
                 torch.save(done, f"{store}/{name}-{kind}-{rank}.pt")
-        dist.barrier()
-    finally:
-        dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """A directory with what came out. Two processes do all: most of the time is their start."""
-    store = tmp_path_factory.mktemp("distributed")
-    torch.multiprocessing.spawn(work, (str(store),), nprocs=WORLD)
-    return store
+    return run(work, tmp_path_factory)
 
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)

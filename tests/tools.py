@@ -1,0 +1,18 @@
+"""The scripts of tools/ as modules."""
+
+import importlib.util
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+TOOLS = Path(__file__).parent.parent / "tools"
+
+
+@contextmanager
+def tool(name):
+    spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses look for it
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[name]
