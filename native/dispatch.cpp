@@ -4,21 +4,23 @@
 #include <cstring>
 
 #include "problem.h"
+#include "steps.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-namespace baseline {
-bool run(const Problem&, bool);
-}
+#define DECLARE(isa)                 \
+  namespace isa {                    \
+  bool run(const Problem&, bool);    \
+  void hold(const Hold&);            \
+  void shorten(const Shorten&);      \
+  }
+
+DECLARE(baseline)
 #if defined(PADENET_HAS_AVX2)
-namespace avx2 {
-bool run(const Problem&, bool);
-}
+DECLARE(avx2)
 #endif
 #if defined(PADENET_HAS_AVX512)
-namespace avx512 {
-bool run(const Problem&, bool);
-}
+DECLARE(avx512)
 #endif
 
 namespace {
@@ -26,6 +28,8 @@ namespace {
 struct Isa {
   const char* name;
   bool (*run)(const Problem&, bool);
+  void (*hold)(const Hold&);
+  void (*shorten)(const Shorten&);
 };
 
 Isa choose() {
@@ -36,14 +40,14 @@ Isa choose() {
   if (allowed("avx512") && __builtin_cpu_supports("avx512f") &&
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd"))
-    return {"avx512", avx512::run};
+    return {"avx512", avx512::run, avx512::hold, avx512::shorten};
 #endif
 #if defined(PADENET_HAS_AVX2)
   if ((allowed("avx2") || allowed("avx512")) && __builtin_cpu_supports("avx2") &&
       __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
-    return {"avx2", avx2::run};
+    return {"avx2", avx2::run, avx2::hold, avx2::shorten};
 #endif
-  return {"baseline", baseline::run};
+  return {"baseline", baseline::run, baseline::hold, baseline::shorten};
 }
 
 const Isa& isa() {
@@ -53,7 +57,7 @@ const Isa& isa() {
 
 }  // namespace
 
-EXPORT int padenet_abi_version() { return 1; }
+EXPORT int padenet_abi_version() { return 2; }
 EXPORT const char* padenet_isa() { return isa().name; }
 EXPORT int padenet_has_openmp() {
 #if defined(_OPENMP)
@@ -64,3 +68,11 @@ EXPORT int padenet_has_openmp() {
 }
 EXPORT int padenet_forward(const Problem* p) { return isa().run(*p, false) ? 0 : 1; }
 EXPORT int padenet_backward(const Problem* p) { return isa().run(*p, true) ? 0 : 1; }
+EXPORT int padenet_hold(const Hold* h) {
+  isa().hold(*h);
+  return 0;
+}
+EXPORT int padenet_shorten(const Shorten* s) {
+  isa().shorten(*s);
+  return 0;
+}

@@ -1,4 +1,6 @@
 // One instruction set: the strips that it has, and the choice among them.
+#include "hold.h"
+#include "shorten.h"
 #include "sweep.h"
 
 namespace PADENET_ISA {

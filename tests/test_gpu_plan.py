@@ -29,7 +29,7 @@ def test_an_old_triton_is_refused(monkeypatch):
 def test_an_old_gpu_is_refused(monkeypatch):
     monkeypatch.setattr(gpu, "_on_nvidia", lambda: True)
     monkeypatch.setattr(gpu, "_capability", lambda device: (7, 5))
-    assert "capability 7.5, the kernels need 8.0" in gpu.too_old(0)
+    assert "capability 7.5, the kernels need 8.0" in gpu.refuses_device(torch.device("cuda", 0))
     assert not gpu._early.__wrapped__(0)
 
 

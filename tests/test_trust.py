@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from conftest import running_on
 from hypothesis import given
 from hypothesis import strategies as st
-from interpreter import repeat_less
+from kernels_of_steps import find_steps
 
 import padenet
 from padenet import trust
@@ -158,36 +157,31 @@ def test_many_groups_are_computed_in_parts(monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("form", FORMS)
-def test_the_kernel_does_the_same(form, groups, dtype):
-    """In Triton's interpreter, or on the GPU. Both compute in float64 and round once."""
-    pytest.importorskip("triton")
-    repeat_less()
-    with running_on("gpu"):
-        from padenet.kernels.gpu.trust import Launch
-
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+@pytest.mark.parametrize("name", ["native", "gpu"])
+def test_the_kernels_do_the_same(name, form, groups, dtype):
+    """Triton's in its interpreter, or on the GPU. All compute in float64 and round once."""
+    kernel, device = find_steps(name)
     units = [make_unit(form, groups, seed, dtype=dtype).to(device) for seed in range(4)]
     named = {str(i): u for i, u in enumerate(units)}
-    kernel, plain = Bank(named, MOST), Bank(named, MOST)
-    plain.launch = None
-    launch = Launch(kernel)
+    fast, plain = Bank(named, MOST), Bank(named, MOST)
+    fast.kernel, plain.kernel = kernel, None
     draw = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for p in units[3].b, units[3].a:
             p[..., -1] = -1.0  # past the edge
-        for bank in kernel, plain:
+        for bank in fast, plain:
             bank.remember()
-        for i, p in enumerate(kernel.parameters()):
+        for i, p in enumerate(fast.parameters()):
             p += torch.randn(p.shape, generator=draw).to(p) * 10.0 ** (i - 6)
         units[2].a[..., 0] = float("nan")
-        asked = [p.clone() for p in kernel.parameters()]
-        launch()
-        got = [p.clone() for p in kernel.parameters()]
-        for p, value in zip(kernel.parameters(), asked, strict=True):
+        asked = [p.clone() for p in fast.parameters()]
+        fast.hold()
+        got = [p.clone() for p in fast.parameters()]
+        for p, value in zip(fast.parameters(), asked, strict=True):
             p.copy_(value)
         plain.hold()
     rtol = {torch.float32: 2e-7, torch.float64: 1e-12, torch.bfloat16: 2**-7}[dtype]
     for value, p in zip(got, plain.parameters(), strict=True):
         torch.testing.assert_close(value, p.detach(), rtol=rtol, atol=1e-12)
-    for name in "steps", "held", "since":
-        assert torch.equal(getattr(kernel, name), getattr(plain, name)), name
+    for counted in "steps", "held", "since":
+        assert torch.equal(getattr(fast, counted), getattr(plain, counted)), counted

@@ -30,7 +30,7 @@ from padenet.tracing import (
 )
 
 # torch.compile asks once, while it traces, and keeps the answer.
-for _ask in (native.missing, gpu.missing, gpu.too_old, fused.teach_inductor):
+for _ask in (native.missing, gpu.missing, gpu.refuses_device, fused.teach_inductor):
     _ask._dynamo_marked_constant = True  # type: ignore
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)

@@ -17,6 +17,11 @@ def memory_order(x: Tensor) -> tuple[int, ...] | None:
     return tuple(dims)
 
 
+def is_dense(x: Tensor) -> bool:
+    """Whether it is one piece of memory, in any order of its dims."""
+    return x.is_contiguous() or memory_order(x) is not None
+
+
 def same_layout(dy: Tensor, x: Tensor) -> bool:
     """Of two tensors of one shape."""
     if x.is_contiguous() and dy.is_contiguous():  # quicker than to ask for strides

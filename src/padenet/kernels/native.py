@@ -24,9 +24,9 @@ from padenet.spec import FORMS, Spec
 
 MAX_DEGREE = 32
 MAX_RANK = 8
-_ABI = 1
-_DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
-_FORMS = {form: i for i, form in enumerate(FORMS)}
+_ABI = 2
+DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+FORM_NUMBERS = {form: i for i, form in enumerate(FORMS)}
 _PROBLEM = struct.Struct("=7Q13qQ2d")
 _DIM = struct.Struct("=2q")
 _is_compiling = torch.compiler.is_compiling
@@ -50,8 +50,10 @@ def _find() -> tuple[ctypes.CDLL | None, str]:
                 return None, f"{path} does not load ({e}). Reinstall padenet."
             if abi != _ABI:
                 return None, f"{path} has ABI {abi}, this padenet needs {_ABI}. Reinstall padenet."
-            for entry in (library.padenet_forward, library.padenet_backward):
+            for name in ("forward", "backward", "hold", "shorten"):
+                entry = library[f"padenet_{name}"]
                 entry.argtypes, entry.restype = (ctypes.c_char_p,), ctypes.c_int
+                setattr(library, f"padenet_{name}", entry)
             library.padenet_isa.restype = ctypes.c_char_p
             return library, ""
     return None, (
@@ -152,12 +154,12 @@ def _call(
         channels,
         inner,
         groups,
-        _DTYPES[x.dtype],
-        _DTYPES[a.dtype],
-        _FORMS[form],
+        DTYPES[x.dtype],
+        DTYPES[a.dtype],
+        FORM_NUMBERS[form],
         a.numel() // groups - 1,
         b.numel() // groups - (form == "offset"),
-        1 if _forked else torch.get_num_threads(),
+        thread_count(),
         one_number,
         key is not None,
         len(dims),
@@ -168,8 +170,18 @@ def _call(
     if dims:
         by_shape = torch.empty(x.shape, device="meta").stride()
         problem += b"".join([_DIM.pack(x.size(d), by_shape[d]) for d in dims])
-    if code := _entry(entry)(problem):
+    if code := call(entry, problem):
         raise MemoryError(f"{entry} could not allocate its partial sums (code {code})")
+
+
+def call(entry: str, arguments: bytes) -> int:
+    """An entry point of the library with its packed struct."""
+    return _entry(entry)(arguments)
+
+
+def thread_count() -> int:
+    """How many threads the library may use."""
+    return 1 if _forked else torch.get_num_threads()
 
 
 _forked = False

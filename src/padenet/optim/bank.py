@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from padenet import trust
-from padenet.kernels import gpu
+from padenet.kernels import gpu, native_steps
 from padenet.nn import PAU, starting_coefficients
 
 
@@ -34,34 +34,36 @@ class Held:
 
 
 class Bank:
-    """Units of one form, degrees, device and dtype, a row for each unit or group."""
+    """Units of one form, degrees, device and dtype, a row for each unit or group.
+
+    Units that share their coefficients share their rows.
+    """
 
     def __init__(self, units: dict[str, PAU], most: float):
         self.units, self.most = units, most
-        first = next(iter(units.values()))
+        self.distinct = list({id(u.a): u for u in units.values()}.values())
+        first = self.distinct[0]
         self.degrees, self.spec, device = first.degrees, first.spec, first.a.device
         self.grid = trust.make_grid(self.degrees, self.spec, device)
-        self.sizes = [unit.groups for unit in units.values()]
+        self.sizes = [unit.groups for unit in self.distinct]
         rows = sum(self.sizes)
         counts = self.degrees[0] + 1, self.degrees[1] + self.spec.constant
         zeros = partial(torch.zeros, dtype=first.a.dtype, device=device)
         self.old, self.new = ([zeros(rows, c) for c in counts] for _ in range(2))
         self.old_views, self.new_views = self._views(self.old), self._views(self.new)
-        self.least = torch.cat([_least(unit) for unit in units.values()]).to(device)
+        self.least = torch.cat([_least(unit) for unit in self.distinct]).to(device)
         self.counts = torch.zeros(3, rows, dtype=torch.int64, device=device)
         self.steps, self.held, self.since = self.counts
         self.sharded = is_sharded(first.a)
-        self.launch: Any = None
-        refused = gpu.refuses(first.a, first.a, first.b) is not None
-        if device.type == "cuda" and not self.sharded and not refused:
-            from padenet.kernels.gpu.trust import Launch
-
-            self.launch = Launch(self)
+        self.places: tuple[int, ...] = ()
+        self.kernel = None if self.sharded else _kernel_for(self.distinct)
+        if self.kernel is not None:
+            self._locate()
 
     def _views(self, tables: list[Tensor]) -> list[Tensor]:
         """Of each unit, in the shape of its parameters."""
         rows = [table.split(self.sizes) for table in tables]
-        pairs = zip(self.units.values(), *rows, strict=True)
+        pairs = zip(self.distinct, *rows, strict=True)
         return [
             part.view(p.shape)
             for u, *parts in pairs
@@ -69,14 +71,16 @@ class Bank:
         ]
 
     def parameters(self) -> list[Tensor]:
-        return [p for unit in self.units.values() for p in (unit.a, unit.b)]
+        return [p for unit in self.distinct for p in (unit.a, unit.b)]
 
     def remember(self) -> None:
         torch._foreach_copy_(self.old_views, self._whole())
 
     def hold(self) -> None:
-        if self.launch is not None:
-            return self.launch()
+        if self.kernel is not None and self._locate():
+            rest = self.least, self.grid, self.counts, self.spec, self.most
+            self.kernel.hold(self.addresses, self.old, *rest)
+            return
         torch._foreach_copy_(self.new_views, self._whole())
         old, new = ((t[0].double(), t[1].double()) for t in (self.old, self.new))
         a, b, cut = trust.hold(old, new, self.least, self.grid, self.spec, self.most)
@@ -97,6 +101,24 @@ class Bank:
         self._count(parts < 1)
         return float(parts.min())
 
+    def _locate(self) -> bool:
+        """Keep ``addresses`` up to date: (rows, 2), where a and b of each row lie. False if a
+        row is not in one piece."""
+        parameters = self.parameters()
+        places = tuple([p.data_ptr() for p in parameters])
+        if places != self.places:
+            if not all(p.is_contiguous() for p in parameters):
+                return False
+            sizes = [t.shape[1] * t.element_size() for t in self.old]
+            rows = [
+                [place + i * size for place, size in zip(pair, sizes, strict=True)]
+                for *pair, groups in zip(places[::2], places[1::2], self.sizes, strict=True)
+                for i in range(groups)
+            ]
+            self.addresses = torch.tensor(rows, dtype=torch.int64).to(self.least.device)
+            self.places = places
+        return True
+
     def _count(self, cut: Tensor) -> None:
         self.steps += 1
         self.held += cut
@@ -107,13 +129,29 @@ class Bank:
 
     def by_unit(self, rows: Tensor) -> dict[str, Tensor]:
         """Views of a table with a column for each row of the bank."""
-        return dict(zip(self.units, rows.split(self.sizes, 1), strict=True))
+        parts = zip(self.distinct, rows.split(self.sizes, 1), strict=True)
+        own = {id(unit.a): part for unit, part in parts}
+        return {name: own[id(unit.a)] for name, unit in self.units.items()}
 
     def report(self) -> Iterator[Held]:
         for name, (steps, held, since) in self.by_unit(self.counts).items():
             begun = since[since > 0]
             first = int(begun.min()) if len(begun) else None
             yield Held(name, int(steps.max()), int(held.max()), first)
+
+
+def _kernel_for(units: list[PAU]) -> Any:
+    """What holds units such as these at once, or None: by operations of torch."""
+    a, b = units[0].a.detach(), units[0].b.detach()
+    if any(unit.b.dtype != a.dtype for unit in units):
+        return None
+    if native_steps.can_hold(a, b):
+        return native_steps
+    if gpu.refuses_device(a.device) is None:
+        from padenet.kernels.gpu import steps
+
+        return steps if a.dtype in steps.KINDS else None
+    return None
 
 
 def _least(unit: PAU) -> Tensor:

@@ -12,14 +12,17 @@ is not finite is left to the loop, which knows what to do (``GradScaler`` skips 
 norm that float32 does not hold, above 1e19.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from padenet.kernels import gpu, native_steps
+
 SPIKE = 3.0
 DECAY = 0.99
+_SHORT = (torch.float16, torch.bfloat16)
 
 
 class Spikes:
@@ -36,6 +39,7 @@ class Spikes:
         """Go on from these, on ``device``."""
         self.square, self.counts = square.to(device), counts.to(device)
         self.seen, self.steps, self.cut, self.since = self.counts
+        self.on_gpu = _make_shortener(device)
 
     def state_dict(self) -> dict[str, Tensor]:
         return {"square": self.square, "counts": self.counts}
@@ -51,11 +55,22 @@ class Spikes:
         Args:
             scale: What they were multiplied by, which their optimiser divides by.
         """
-        grads = [_values(p) for p in parameters if p.grad is not None]
+        grads = [_values(p) for p in parameters if p.grad is not None and p.grad.numel()]
         if not grads:
             return
-        if self.square.device != grads[0].device:
-            self.to(grads[0].device, self.square, self.counts)
+        device = grads[0].device
+        if self.square.device != device:
+            self.to(device, self.square, self.counts)
+        rest = self.square, self.counts, scale, self.spike, DECAY
+        if native_steps.can_shorten(grads):
+            native_steps.shorten(grads, *rest)
+        elif self.on_gpu is not None and self.on_gpu.takes(grads):
+            self.on_gpu(grads, *rest)
+        else:
+            self._shorten(grads, scale)
+
+    def _shorten(self, grads: Sequence[Tensor], scale: Tensor | None) -> None:
+        """In operations of torch: any gradients."""
         size = _norm(grads, self.square.device)
         if scale is not None:
             size = size / scale.to(size)
@@ -75,6 +90,15 @@ class Spikes:
             _scale(grads, torch.where(over, most / size, 1.0))
 
 
+def _make_shortener(device: torch.device) -> Any:
+    """What shortens gradients on a GPU by kernels, or None."""
+    if gpu.refuses_device(device) is not None:
+        return None
+    from padenet.kernels.gpu.steps import Shortener
+
+    return Shortener(device)
+
+
 def _values(p: Tensor) -> Tensor:
     """What its gradient is made of: of a sparse one, that of an embedding, the rows that it has."""
     if p.grad is not None and p.grad.is_sparse:
@@ -91,17 +115,17 @@ def _alike(grads: Iterable[Tensor]) -> Iterable[list[Tensor]]:
     return found.values()
 
 
-def _norm(grads: list[Tensor], device: torch.device) -> Tensor:
+def _norm(grads: Sequence[Tensor], device: torch.device) -> Tensor:
     squares = []
     for some in _alike(grads):
-        some = [g.float() if g.dtype == torch.float16 else g for g in some]  # else inf from 65504
+        some = [g.float() if g.dtype in _SHORT else g for g in some]  # norms in 16 bits are rough
         norm: Any = nn.utils.get_total_norm(some)
         norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
         squares.append(norm.to(device, torch.float64).square())
     return sum(squares, torch.zeros_like(squares[0])).sqrt()
 
 
-def _scale(grads: list[Tensor], factor: Tensor) -> None:
+def _scale(grads: Sequence[Tensor], factor: Tensor) -> None:
     for some in _alike(grads):
         near = factor.to(some[0].device, torch.float32)
         torch._foreach_mul_([g.to_local() if hasattr(g, "to_local") else g for g in some], near)

@@ -60,16 +60,19 @@ def status() -> str:
 
 def refuses(x: Tensor, a: Tensor, b: Tensor) -> str | None:
     """Why the kernels cannot take these tensors, or None."""
-    if not x.is_cuda:
-        return f"x is on {x.device}, the kernels need 'cuda'"
-    if x.dtype not in _DTYPES:
+    if x.is_cuda and x.dtype not in _DTYPES:
         return f"x has dtype {x.dtype}, the kernels take float32, bfloat16 and float16"
-    return missing() or too_old(x.get_device())
+    return refuses_device(x.device)
 
 
-def too_old(device: int) -> str | None:
-    """Why GPU number ``device`` does not run the kernels, or None."""
-    if not _on_nvidia() or (found := _capability(device)) >= (8, 0):
+def refuses_device(device: torch.device) -> str | None:
+    """Why no kernel runs on it, or None."""
+    if device.type != "cuda":
+        return f"x is on {device}, the kernels need 'cuda'"
+    if missing() or not _on_nvidia():
+        return missing()
+    index = torch.cuda.current_device() if device.index is None else device.index
+    if (found := _capability(index)) >= (8, 0):
         return None
     return f"x is on a GPU of compute capability {found[0]}.{found[1]}, the kernels need 8.0"
 

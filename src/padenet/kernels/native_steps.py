@@ -1,0 +1,100 @@
+"""What ``padenet.stabilize`` does around a step, in the C++ library: ``native/steps.h``.
+
+Contract
+    hold      writes over the coefficients at ``addresses``, each row's its own; counts in place.
+    shorten   writes over the gradients, any dense CPU tensors, and over ``square`` and ``counts``.
+    both      compute in float64, in a fixed order: the same bits for any number of threads.
+"""
+
+import struct
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from padenet import trust
+from padenet.kernels.layout import is_dense
+from padenet.kernels.native import (
+    DTYPES,
+    FORM_NUMBERS,
+    call,
+    missing,
+    refuses,
+    thread_count,
+)
+from padenet.spec import Spec
+
+_HOLD = struct.Struct("=11Q8q4d")
+_SHORTEN = struct.Struct("=2Q2q3d")
+_PART = struct.Struct("=Q2q")
+
+
+def can_hold(a: Tensor, b: Tensor) -> bool:
+    """Whether ``hold`` takes units with these coefficients."""
+    return a.dtype in DTYPES and refuses(a, a, b) is None
+
+
+def hold(
+    addresses: Tensor,
+    old: Sequence[Tensor],
+    least: Tensor,
+    grid: trust.Grid,
+    counts: Tensor,
+    spec: Spec,
+    most: float,
+) -> None:
+    """``padenet.trust.hold``.
+
+    Args:
+        addresses: int64 (rows, 2): where a and b of each row lie.
+        old: (rows, terms) each: the coefficients before the step, of their dtype.
+        counts: int64 (3, rows): steps, held, since.
+    """
+    a, b = old
+    arrays = (addresses, a, b, least, *grid, *counts)
+    call(
+        "padenet_hold",
+        _HOLD.pack(
+            *(t.data_ptr() for t in arrays),
+            len(least),
+            a.shape[1],
+            b.shape[1],
+            grid.weight.numel(),
+            DTYPES[a.dtype],
+            FORM_NUMBERS[spec.form],
+            trust.CUTS,
+            thread_count(),
+            spec.q,
+            most,
+            trust.AT_MOST,
+            trust.LEAST_CUT,
+        ),
+    )
+
+
+def can_shorten(grads: Sequence[Tensor]) -> bool:
+    """Whether ``shorten`` takes these: dense gradients in CPU memory."""
+    return missing() is None and all(
+        type(g) is Tensor and g.is_cpu and g.dtype in DTYPES and is_dense(g) for g in grads
+    )
+
+
+def shorten(
+    grads: Sequence[Tensor],
+    square: Tensor,
+    counts: Tensor,
+    scale: Tensor | None,
+    spike: float,
+    decay: float,
+) -> None:
+    """``padenet.optim.spikes.Spikes.shorten``."""
+    head = _SHORTEN.pack(
+        square.data_ptr(),
+        counts.data_ptr(),
+        len(grads),
+        thread_count(),
+        spike,
+        decay,
+        1.0 if scale is None else float(scale),
+    )
+    parts = [_PART.pack(g.data_ptr(), g.numel(), DTYPES[g.dtype]) for g in grads]
+    call("padenet_shorten", b"".join([head, *parts]))
