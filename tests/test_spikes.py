@@ -271,7 +271,7 @@ def test_the_kernels_do_the_same(name, mix):
             for shape, dtype in zip(shapes, MIXES[mix], strict=True)
         ]
         grads[1] = grads[1].t().contiguous().t()
-        same = [g.double() for g in grads]
+        same = [g.to(torch.float64, copy=True) for g in grads]
         shorten(grads, fast.square, fast.counts, scale, SPIKE, DECAY)
         plain._shorten(same, scale)
         for g, s in zip(grads, same, strict=True):

@@ -78,7 +78,7 @@ class Spikes:
         over = (self.seen > 0) & (size > most) & size.isfinite()
         counts = size.isfinite() & (size > 0)
         self.seen += counts
-        decay = (1 - 1 / self.seen.clamp(min=1)).clamp(max=DECAY)
+        decay = (1 - 1 / self.seen.double().clamp(min=1)).clamp(max=DECAY)
         square = torch.where(over, most, size).square()
         self.square.copy_(
             torch.where(counts, decay * self.square + (1 - decay) * square, self.square)
