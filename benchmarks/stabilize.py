@@ -4,18 +4,21 @@ LeNet (batch 256, fp32) and an MLP with one unit per channel, with Adam and with
 stay alike take turns with whole steps, one with the stabiliser. What is compared is the time of
 ``optimizer.step()`` in them, after forward and backward as in training: those vary from one net to
 the next by more than the stabiliser costs. On the CPU, one thread and two, on an idle machine.
+
+With --device cuda whole steps, eager and as a CUDA graph, and how many kernels they are.
 """
 
 import argparse
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 
 import torch
 import torch.nn.functional as F
-from measure import Record, describe, save
+from measure import Record, describe, describe_gpu, interleave, save
 from torch import nn
 
 import padenet
@@ -23,7 +26,7 @@ from padenet.experiments.nets import build
 
 BATCH = 256
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "adam": partial(torch.optim.Adam, fused=True),
+    "adam": partial(torch.optim.Adam, fused=True, capturable=torch.cuda.is_available()),
     "sgd": partial(torch.optim.SGD, momentum=0.9),
 }
 
@@ -44,10 +47,10 @@ CASES = {"lenet": lenet, "mlp, a unit per channel": per_channel}
 class Loop:
     """A net in training. ``times`` of each step are of the whole and of the optimiser's part."""
 
-    def __init__(self, case: str, optimizer: str, stabilized: bool):
+    def __init__(self, case: str, optimizer: str, stabilized: bool, device: str = "cpu"):
         torch.manual_seed(0)
-        self.net, self.x = CASES[case]()
-        self.y = torch.randint(0, 10, (BATCH,))
+        self.net, self.x = (made.to(device) for made in CASES[case]())
+        self.y = torch.randint(0, 10, (BATCH,), device=device)
         self.optimizer = OPTIMIZERS[optimizer](padenet.param_groups(self.net, lr=1e-9))
         self.times: list[tuple[float, float]] = []
         if stabilized:
@@ -65,6 +68,44 @@ class Loop:
     def medians(self) -> tuple[float, float]:
         whole, part = zip(*self.times[10:], strict=True)
         return median(whole), median(part)
+
+
+def count_kernels(call: Callable[[], None]) -> int:
+    """How often the device is asked for something in a call, copies and fills too."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
+        call()
+        torch.cuda.synchronize()
+    return sum(e.count for e in found.key_averages() if e.device_type.name == "CUDA")
+
+
+def capture(loop: Loop) -> Callable[[], None]:
+    """Its step as a CUDA graph."""
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            loop.step()
+    torch.cuda.current_stream().wait_stream(stream)
+    with torch.cuda.graph(graph):
+        loop.step()
+    return graph.replay
+
+
+def measure_on_gpu(case: str, optimizer: str, seconds: float) -> Record:
+    calls, counts = {}, {}
+    for name, stabilized in ("alone", False), ("stabilized", True):
+        eager, other = (Loop(case, optimizer, stabilized, "cuda") for _ in range(2))
+        for _ in range(3):
+            eager.step()
+        counts[name] = count_kernels(eager.step)
+        calls[f"eager, {name}"], calls[f"graph, {name}"] = eager.step, capture(other)
+    times = interleave(calls, seconds, repeats=20, synchronize=torch.cuda.synchronize)
+    row: Record = {"net": case, "optimizer": optimizer}
+    for how in "eager", "graph":
+        before, after = (times[f"{how}, {name}"]["p50"] for name in counts)
+        row |= {f"{how}_ms": round(before, 4), f"{how}_added_ms": round(after - before, 4)}
+        row[f"{how}_percent"] = round(100 * (after / before - 1), 2)
+    return row | {"kernels": counts["alone"], "added": counts["stabilized"] - counts["alone"]}
 
 
 def measure(case: str, optimizer: str, threads: int, seconds: float) -> Record:
@@ -86,30 +127,40 @@ def measure(case: str, optimizer: str, threads: int, seconds: float) -> Record:
     }
 
 
-def table(rows: list[Record]) -> str:
-    lines = [
-        "| net | optimizer | threads | training step, ms | added, ms | added, % |",
-        "|---|---|---:|---:|---:|---:|",
-    ]
+HEADERS = "| net | optimizer | threads | training step, ms | added, ms | added, % |"
+HEADERS_GPU = (
+    "| net | optimizer | training step, ms | added, ms | added, % | as a CUDA graph, ms "
+    "| added, ms | added, % | kernels | added |"
+)
+
+
+def table(header: str, rows: list[Record]) -> str:
+    columns = header.count("|") - 1
+    lines = [header, "|---|---|" + "---:|" * (columns - 2)]
     for row in rows:
-        lines.append(f"| {' | '.join(str(v) for v in list(row.values())[:-1])} |")
+        lines.append(f"| {' | '.join(str(v) for v in list(row.values())[:columns])} |")
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=10.0, help="for each row")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--commit", help="what is measured, where git cannot tell")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    rows = [
-        measure(case, optimizer, threads, args.seconds)
-        for threads in (1, 2)
-        for case in CASES
-        for optimizer in OPTIMIZERS
-    ]
-    print(table(rows))
+    on_gpu = args.device == "cuda"
+    made = describe() | (describe_gpu() if on_gpu else {})
+    if args.commit:
+        made |= {"commit": args.commit, "dirty": None}
+    pairs = list(product(CASES, OPTIMIZERS))
+    if on_gpu:
+        rows = [measure_on_gpu(*pair, args.seconds) for pair in pairs]
+    else:
+        rows = [measure(*pair, n, args.seconds) for n in (1, 2) for pair in pairs]
+    print(table(HEADERS_GPU if on_gpu else HEADERS, rows))
     if args.out:
-        save({"machine": describe(), "rows": rows}, args.out)
+        save({"machine": made, "rows": rows}, args.out)
 
 
 if __name__ == "__main__":
