@@ -65,6 +65,20 @@ class Loop:
         end = time.perf_counter()
         self.times.append((1e3 * (end - start), 1e3 * (end - middle)))
 
+    def capture(self) -> None:
+        """Have its step as a CUDA graph, for ``replay``."""
+        stream, self.graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self.step()
+        torch.cuda.current_stream().wait_stream(stream)
+        with torch.cuda.graph(self.graph):
+            self.step()
+
+    def replay(self) -> None:
+        self.graph.replay()
+
     def medians(self) -> tuple[float, float]:
         whole, part = zip(*self.times[10:], strict=True)
         return median(whole), median(part)
@@ -78,19 +92,6 @@ def count_kernels(call: Callable[[], None]) -> int:
     return sum(e.count for e in found.key_averages() if e.device_type.name == "CUDA")
 
 
-def capture(loop: Loop) -> Callable[[], None]:
-    """Its step as a CUDA graph."""
-    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            loop.step()
-    torch.cuda.current_stream().wait_stream(stream)
-    with torch.cuda.graph(graph):
-        loop.step()
-    return graph.replay
-
-
 def measure_on_gpu(case: str, optimizer: str, seconds: float) -> Record:
     calls, counts = {}, {}
     for name, stabilized in ("alone", False), ("stabilized", True):
@@ -98,7 +99,8 @@ def measure_on_gpu(case: str, optimizer: str, seconds: float) -> Record:
         for _ in range(3):
             eager.step()
         counts[name] = count_kernels(eager.step)
-        calls[f"eager, {name}"], calls[f"graph, {name}"] = eager.step, capture(other)
+        other.capture()
+        calls[f"eager, {name}"], calls[f"graph, {name}"] = eager.step, other.replay
     times = interleave(calls, seconds, repeats=20, synchronize=torch.cuda.synchronize)
     row: Record = {"net": case, "optimizer": optimizer}
     for how in "eager", "graph":
