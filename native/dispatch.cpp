@@ -11,6 +11,7 @@
 #define DECLARE(isa)                 \
   namespace isa {                    \
   bool run(const Problem&, bool);    \
+  void remember(const Hold&);        \
   void hold(const Hold&);            \
   void shorten(const Shorten&);      \
   }
@@ -28,6 +29,7 @@ namespace {
 struct Isa {
   const char* name;
   bool (*run)(const Problem&, bool);
+  void (*remember)(const Hold&);
   void (*hold)(const Hold&);
   void (*shorten)(const Shorten&);
 };
@@ -40,14 +42,14 @@ Isa choose() {
   if (allowed("avx512") && __builtin_cpu_supports("avx512f") &&
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd"))
-    return {"avx512", avx512::run, avx512::hold, avx512::shorten};
+    return {"avx512", avx512::run, avx512::remember, avx512::hold, avx512::shorten};
 #endif
 #if defined(PADENET_HAS_AVX2)
   if ((allowed("avx2") || allowed("avx512")) && __builtin_cpu_supports("avx2") &&
       __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
-    return {"avx2", avx2::run, avx2::hold, avx2::shorten};
+    return {"avx2", avx2::run, avx2::remember, avx2::hold, avx2::shorten};
 #endif
-  return {"baseline", baseline::run, baseline::hold, baseline::shorten};
+  return {"baseline", baseline::run, baseline::remember, baseline::hold, baseline::shorten};
 }
 
 const Isa& isa() {
@@ -68,6 +70,10 @@ EXPORT int padenet_has_openmp() {
 }
 EXPORT int padenet_forward(const Problem* p) { return isa().run(*p, false) ? 0 : 1; }
 EXPORT int padenet_backward(const Problem* p) { return isa().run(*p, true) ? 0 : 1; }
+EXPORT int padenet_remember(const Hold* h) {
+  isa().remember(*h);
+  return 0;
+}
 EXPORT int padenet_hold(const Hold* h) {
   isa().hold(*h);
   return 0;

@@ -4,7 +4,8 @@
 #pragma once
 #include <cstdint>
 
-// The steps of some units alike. What is written over the coefficients is rounded once.
+// The steps of some units alike. ``remember`` writes old_a and old_b, ``hold`` the coefficients and
+// the counts. What is written over the coefficients is rounded once.
 //
 //   addresses       (rows, 2): where a and b of a row lie, contiguous, each row's its own
 //   old_a, old_b    (rows, terms): the coefficients before the step, of their dtype
@@ -13,11 +14,12 @@
 //   steps .. since  (rows,): counts
 struct Hold {
   void* const* addresses;
-  const void *old_a, *old_b;
+  void *old_a, *old_b;
   const double *least, *grid_a, *grid_b, *weight, *inside;
   int64_t *steps, *held, *since;
-  int64_t rows, terms_a, terms_b, points, dtype, form, cuts, threads;
+  int64_t rows, terms_a, terms_b, points, dtype, form, cuts;
   double q, most, at_most, least_cut;
+  int64_t threads;
 };
 
 constexpr int64_t MAX_POINTS = 128;

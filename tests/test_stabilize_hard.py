@@ -249,6 +249,7 @@ def test_units_that_share_their_coefficients():
         stabilize(net, optimizer)
 
 
+@pytest.mark.no_poison  # torch.device("meta") looks for torch.empty itself
 def test_units_of_which_the_optimizer_does_not_hold_the_coefficients():
     class Twice(nn.Module):
         def forward(self, w):

@@ -52,7 +52,7 @@ def step(units, change, most=MOST):
     bank = Bank({str(i): u for i, u in enumerate(units)}, most)
     with torch.no_grad():
         bank.remember()
-        for p in bank.parameters():
+        for p in bank.parameters:
             p += change(p)
         bank.hold()
     return bank
@@ -159,7 +159,11 @@ def test_many_groups_are_computed_in_parts(monkeypatch):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ["native", "gpu"])
 def test_the_kernels_do_the_same(name, form, groups, dtype):
-    """Triton's in its interpreter, or on the GPU. All compute in float64 and round once."""
+    """Triton's in its interpreter, or on the GPU. All compute in float64 and round once.
+
+    In float64 itself the sums differ in their order. With |F| up to 1e3 times MOST, and terms that
+    cancel to a thousandth of themselves, that is 2**-53 * 1e8 in the part of the step taken.
+    """
     kernel, device = find_steps(name)
     units = [make_unit(form, groups, seed, dtype=dtype).to(device) for seed in range(4)]
     named = {str(i): u for i, u in enumerate(units)}
@@ -171,17 +175,17 @@ def test_the_kernels_do_the_same(name, form, groups, dtype):
             p[..., -1] = -1.0  # past the edge
         for bank in fast, plain:
             bank.remember()
-        for i, p in enumerate(fast.parameters()):
+        for i, p in enumerate(fast.parameters):
             p += torch.randn(p.shape, generator=draw).to(p) * 10.0 ** (i - 6)
         units[2].a[..., 0] = float("nan")
-        asked = [p.clone() for p in fast.parameters()]
+        asked = [p.clone() for p in fast.parameters]
         fast.hold()
-        got = [p.clone() for p in fast.parameters()]
-        for p, value in zip(fast.parameters(), asked, strict=True):
+        got = [p.clone() for p in fast.parameters]
+        for p, value in zip(fast.parameters, asked, strict=True):
             p.copy_(value)
         plain.hold()
-    rtol = {torch.float32: 2e-7, torch.float64: 1e-12, torch.bfloat16: 2**-7}[dtype]
-    for value, p in zip(got, plain.parameters(), strict=True):
+    rtol = {torch.float32: 2e-7, torch.float64: 1e-8, torch.bfloat16: 2**-7}[dtype]
+    for value, p in zip(got, plain.parameters, strict=True):
         torch.testing.assert_close(value, p.detach(), rtol=rtol, atol=1e-12)
     for counted in "steps", "held", "since":
         assert torch.equal(getattr(fast, counted), getattr(plain, counted)), counted

@@ -50,7 +50,7 @@ def _find() -> tuple[ctypes.CDLL | None, str]:
                 return None, f"{path} does not load ({e}). Reinstall padenet."
             if abi != _ABI:
                 return None, f"{path} has ABI {abi}, this padenet needs {_ABI}. Reinstall padenet."
-            for name in ("forward", "backward", "hold", "shorten"):
+            for name in ("forward", "backward", "remember", "hold", "shorten"):
                 entry = library[f"padenet_{name}"]
                 entry.argtypes, entry.restype = (ctypes.c_char_p,), ctypes.c_int
                 setattr(library, f"padenet_{name}", entry)

@@ -1,7 +1,8 @@
 """What ``padenet.stabilize`` does around a step, in the C++ library: ``native/steps.h``.
 
 Contract
-    hold      writes over the coefficients at ``addresses``, each row's its own; counts in place.
+    Rows      remembers and holds the coefficients at ``addresses``, each row's its own; counts in
+              place.
     shorten   writes over the gradients, any dense CPU tensors, and over ``square`` and ``counts``.
     both      compute in float64, in a fixed order: the same bits for any number of threads.
 """
@@ -23,38 +24,40 @@ from padenet.kernels.native import (
 )
 from padenet.spec import Spec
 
-_HOLD = struct.Struct("=11Q8q4d")
+_HOLD = struct.Struct("=11Q7q4d")
+_THREADS = struct.Struct("=q")
 _SHORTEN = struct.Struct("=2Q2q3d")
 _PART = struct.Struct("=Q2q")
 
 
 def can_hold(a: Tensor, b: Tensor) -> bool:
-    """Whether ``hold`` takes units with these coefficients."""
+    """Whether ``Rows`` takes units with these coefficients."""
     return a.dtype in DTYPES and refuses(a, a, b) is None
 
 
-def hold(
-    addresses: Tensor,
-    old: Sequence[Tensor],
-    least: Tensor,
-    grid: trust.Grid,
-    counts: Tensor,
-    spec: Spec,
-    most: float,
-) -> None:
-    """``padenet.trust.hold``.
+class Rows:
+    """Units alike in memory, and what holds their steps: ``padenet.trust.hold``.
 
     Args:
         addresses: int64 (rows, 2): where a and b of each row lie.
         old: (rows, terms) each: the coefficients before the step, of their dtype.
         counts: int64 (3, rows): steps, held, since.
     """
-    a, b = old
-    arrays = (addresses, a, b, least, *grid, *counts)
-    call(
-        "padenet_hold",
-        _HOLD.pack(
-            *(t.data_ptr() for t in arrays),
+
+    def __init__(
+        self,
+        addresses: Tensor,
+        old: Sequence[Tensor],
+        least: Tensor,
+        grid: trust.Grid,
+        counts: Tensor,
+        spec: Spec,
+        most: float,
+    ):
+        a, b = old
+        self.tensors = (addresses, a, b, least, *grid, *counts)  # kept where they are
+        self.fixed = _HOLD.pack(
+            *(t.data_ptr() for t in self.tensors),
             len(least),
             a.shape[1],
             b.shape[1],
@@ -62,13 +65,18 @@ def hold(
             DTYPES[a.dtype],
             FORM_NUMBERS[spec.form],
             trust.CUTS,
-            thread_count(),
             spec.q,
             most,
             trust.AT_MOST,
             trust.LEAST_CUT,
-        ),
-    )
+        )
+
+    def remember(self) -> None:
+        """Copy the coefficients to ``old``."""
+        call("padenet_remember", self.fixed + _THREADS.pack(1))
+
+    def hold(self) -> None:
+        call("padenet_hold", self.fixed + _THREADS.pack(thread_count()))
 
 
 def can_shorten(grads: Sequence[Tensor]) -> bool:

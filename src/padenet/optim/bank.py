@@ -55,10 +55,11 @@ class Bank:
         self.counts = torch.zeros(3, rows, dtype=torch.int64, device=device)
         self.steps, self.held, self.since = self.counts
         self.sharded = is_sharded(first.a)
-        self.places: tuple[int, ...] = ()
+        self.parameters = [p for unit in self.distinct for p in (unit.a, unit.b)]
         self.kernel = None if self.sharded else _kernel_for(self.distinct)
-        if self.kernel is not None:
-            self._locate()
+        self.places: list[int] = []
+        self.rows: Any = None
+        self._locate()
 
     def _views(self, tables: list[Tensor]) -> list[Tensor]:
         """Of each unit, in the shape of its parameters."""
@@ -70,16 +71,15 @@ class Bank:
             for part, p in zip(parts, (u.a, u.b), strict=True)
         ]
 
-    def parameters(self) -> list[Tensor]:
-        return [p for unit in self.distinct for p in (unit.a, unit.b)]
-
     def remember(self) -> None:
-        torch._foreach_copy_(self.old_views, self._whole())
+        if self._locate():
+            self.rows.remember()
+        else:
+            torch._foreach_copy_(self.old_views, self._whole())
 
     def hold(self) -> None:
-        if self.kernel is not None and self._locate():
-            rest = self.least, self.grid, self.counts, self.spec, self.most
-            self.kernel.hold(self.addresses, self.old, *rest)
+        if self._locate():
+            self.rows.hold()
             return
         torch._foreach_copy_(self.new_views, self._whole())
         old, new = ((t[0].double(), t[1].double()) for t in (self.old, self.new))
@@ -88,9 +88,9 @@ class Bank:
             table.copy_(values)
         self._count(cut)
         if self.sharded:
-            _write_shards(self.parameters(), self.new_views)
+            _write_shards(self.parameters, self.new_views)
         else:
-            torch._foreach_copy_(self.parameters(), self.new_views)
+            torch._foreach_copy_(self.parameters, self.new_views)
 
     def part(self, most: float) -> float:
         """How much of the step all parameters may take together, those of other layers too."""
@@ -102,12 +102,12 @@ class Bank:
         return float(parts.min())
 
     def _locate(self) -> bool:
-        """Keep ``addresses`` up to date: (rows, 2), where a and b of each row lie. False if a
-        row is not in one piece."""
-        parameters = self.parameters()
-        places = tuple([p.data_ptr() for p in parameters])
+        """Whether a kernel holds the units; it knows where they lie."""
+        if self.kernel is None:
+            return False
+        places = [p.data_ptr() for p in self.parameters]
         if places != self.places:
-            if not all(p.is_contiguous() for p in parameters):
+            if not all(p.is_contiguous() for p in self.parameters):
                 return False
             sizes = [t.shape[1] * t.element_size() for t in self.old]
             rows = [
@@ -115,8 +115,9 @@ class Bank:
                 for *pair, groups in zip(places[::2], places[1::2], self.sizes, strict=True)
                 for i in range(groups)
             ]
-            self.addresses = torch.tensor(rows, dtype=torch.int64).to(self.least.device)
-            self.places = places
+            addresses = torch.tensor(rows, dtype=torch.int64).to(self.least.device)
+            rest = self.old, self.least, self.grid, self.counts, self.spec, self.most
+            self.rows, self.places = self.kernel.Rows(addresses, *rest), places
         return True
 
     def _count(self, cut: Tensor) -> None:
@@ -125,7 +126,7 @@ class Bank:
         self.since.copy_(torch.where((self.since == 0) & cut, self.steps, self.since))
 
     def _whole(self) -> list[Tensor]:
-        return [_full(p) for p in self.parameters()] if self.sharded else self.parameters()
+        return [_full(p) for p in self.parameters] if self.sharded else self.parameters
 
     def by_unit(self, rows: Tensor) -> dict[str, Tensor]:
         """Views of a table with a column for each row of the bank."""

@@ -41,6 +41,7 @@ class Holder:
         self.whole: list[tuple[Tensor, Tensor]] = []  # parameters before a step that is one whole
         self.depth = 0  # 1 in a step, 2 in that of its base class, which has the same hooks
         self.banks: dict[Any, Bank] = {}
+        self.seen: list[tuple[Any, ...]] = []  # of the units, when they were put into banks
         self._arrange()
         self._follow(list(_HOLDERS.get(optimizer, [])))
         before, after = map(torch.compiler.disable, (self._before, self._after))  # not traced
@@ -98,18 +99,26 @@ class Holder:
         return Held(f"gradients of {self.kind}", steps, cut, since or None)
 
     def _arrange(self) -> None:
-        """Units alike into one bank, whose steps are computed together."""
+        """Units alike into one bank, whose steps are computed together. Again when one changes."""
+        own = [(u._parameters.get("a"), u._parameters.get("b")) for u in self.units.values()]
+        seen = [
+            (id(a), id(b), a.dtype, a.device, b.requires_grad)
+            if a is not None and b is not None
+            else ()
+            for a, b in own
+        ]
+        if seen == self.seen:
+            return
+        self.seen, counts = seen, self.counts()
         alike: dict[Any, dict[str, PAU]] = {}
         for name, unit in self.units.items():
             a, b = unit.a, unit.b
             key = unit.degrees, unit.form, unit.q, a.device, a.dtype, is_sharded(a), b.requires_grad
             alike.setdefault(key, {})[name] = unit
-        if alike != {key: bank.units for key, bank in self.banks.items()}:  # at first, or changed
-            counts = self.counts()
-            self.banks = {key: Bank(units, self.most) for key, units in alike.items()}
-            for name, own in self.counts().items():
-                if name in counts and counts[name].shape == own.shape:
-                    own.copy_(counts[name])
+        self.banks = {key: Bank(units, self.most) for key, units in alike.items()}
+        for name, now in self.counts().items():
+            if name in counts and counts[name].shape == now.shape:
+                now.copy_(counts[name])
 
     def _adopt(self, optimizer: Optimizer) -> None:
         """Units that the optimiser has been given since: unfrozen ones, or new in the model."""

@@ -127,5 +127,5 @@ def _norm(grads: Sequence[Tensor], device: torch.device) -> Tensor:
 
 def _scale(grads: Sequence[Tensor], factor: Tensor) -> None:
     for some in _alike(grads):
-        near = factor.to(some[0].device, torch.float32)
+        near = factor.to(some[0].device)
         torch._foreach_mul_([g.to_local() if hasattr(g, "to_local") else g for g in some], near)

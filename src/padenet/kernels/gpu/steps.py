@@ -1,8 +1,9 @@
 """What ``padenet.stabilize`` does around a step, on a GPU: no wait, so a CUDA graph takes it along.
 
 Contract
-    hold      one kernel, a program for each unit or group. Writes over the coefficients at
-              ``addresses``, contiguous and of old's dtype; counts in place.
+    Rows      ``remember`` and ``hold`` are a kernel each, a program for each unit or group. Hold
+              writes over the coefficients at ``addresses``, contiguous and of old's dtype, and
+              over the counts.
     shorten   two kernels. Writes over dense gradients, and over ``square`` and ``counts``.
     both      compute in float64, in a fixed order: the same bits every time.
 """
@@ -104,31 +105,60 @@ def _hold(
     tl.store(since + row, tl.where(before == 0, now * cut, before))
 
 
-def hold(
-    addresses: Tensor,
-    old: Sequence[Tensor],
-    least: Tensor,
-    grid: trust.Grid,
-    counts: Tensor,
-    spec: Spec,
-    most: float,
-) -> None:
-    """``padenet.trust.hold``.
+@triton.jit
+def _remember(
+    addresses, old_a, old_b,
+    COUNT_A: tl.constexpr, COUNT_B: tl.constexpr, SIZE_A: tl.constexpr, SIZE_B: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    kind: tl.constexpr = tl.pointer_type(old_a.dtype.element_ty)
+    from_a = tl.load(addresses + 2 * row).to(kind)
+    from_b = tl.load(addresses + 2 * row + 1).to(kind)
+    i, j = tl.arange(0, SIZE_A), tl.arange(0, SIZE_B)
+    tl.store(old_a + row * COUNT_A + i, tl.load(from_a + i, i < COUNT_A), i < COUNT_A)
+    tl.store(old_b + row * COUNT_B + j, tl.load(from_b + j, j < COUNT_B), j < COUNT_B)
+
+
+class Rows:
+    """Units alike in memory, and what holds their steps: ``padenet.trust.hold``.
 
     Args:
         addresses: int64 (rows, 2): where a and b of each row lie.
         old: (rows, terms) each: the coefficients before the step, of their dtype.
         counts: int64 (3, rows): steps, held, since.
     """
-    m, n = (t.shape[1] for t in old)
-    with torch.cuda.device_of(least):
-        _hold[(len(least),)](
-            addresses, *old, least, *grid, *counts, spec.q, most,
-            COUNT_A=m, SIZE_A=power_of_two(m), COUNT_B=n, SIZE_B=power_of_two(max(n, 1)),
-            POINTS=grid.weight.numel(), CUTS=trust.CUTS, LEAST_CUT=trust.LEAST_CUT,
-            AT_MOST=trust.AT_MOST,
-            ABS_TERMS=spec.form == "abs_terms", FREE=spec.form == "free", num_warps=4,
-        )  # fmt: skip
+
+    def __init__(
+        self,
+        addresses: Tensor,
+        old: Sequence[Tensor],
+        least: Tensor,
+        grid: trust.Grid,
+        counts: Tensor,
+        spec: Spec,
+        most: float,
+    ):
+        m, n = (t.shape[1] for t in old)
+        self.sizes = {
+            "COUNT_A": m, "SIZE_A": power_of_two(m),
+            "COUNT_B": n, "SIZE_B": power_of_two(max(n, 1)),
+        }  # fmt: skip
+        self.constants = {
+            "POINTS": grid.weight.numel(), "CUTS": trust.CUTS, "LEAST_CUT": trust.LEAST_CUT,
+            "AT_MOST": trust.AT_MOST,
+            "ABS_TERMS": spec.form == "abs_terms", "FREE": spec.form == "free", "num_warps": 4,
+        }  # fmt: skip
+        self.where = addresses, *old
+        self.rest = least, *grid, *counts, spec.q, most
+
+    def remember(self) -> None:
+        """Copy the coefficients to ``old``."""
+        with torch.cuda.device_of(self.where[0]):
+            _remember[(len(self.where[0]),)](*self.where, **self.sizes, num_warps=1)
+
+    def hold(self) -> None:
+        with torch.cuda.device_of(self.where[0]):
+            _hold[(len(self.where[0]),)](*self.where, *self.rest, **self.sizes, **self.constants)
 
 
 @triton.jit
@@ -180,7 +210,8 @@ def _shorten(
                 since = tl.load(counts + 3)
                 tl.store(counts + 3, tl.where(since == 0, now, since))
     if over:
-        factor = (most / size).to(tl.float32)
+        wide: tl.constexpr = tl.float64 if tl.float64 == KIND else tl.float32
+        factor = (most / size).to(wide)
         i = tl.arange(0, BLOCK)
         for piece in range(tl.program_id(0), pieces, tl.num_programs(0)):
             start = tl.load(table + 2 * piece).to(tl.pointer_type(KIND))
