@@ -55,7 +55,7 @@ class Bank:
         self.counts = torch.zeros(3, rows, dtype=torch.int64, device=device)
         self.steps, self.held, self.since = self.counts
         self.sharded = is_sharded(first.a)
-        self.parameters = [p for unit in self.distinct for p in (unit.a, unit.b)]
+        self.parameters: list[Tensor] = [p for unit in self.distinct for p in (unit.a, unit.b)]
         self.kernel = None if self.sharded else _kernel_for(self.distinct)
         self.places: list[int] = []
         self.rows: Any = None
