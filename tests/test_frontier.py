@@ -116,3 +116,19 @@ def test_a_run_of_the_map_records_what_is_needed(tmp_path, capsys):
     capsys.readouterr()
     record = json.loads((next(out.glob("*pau*")) / "result.json").read_text())
     assert record["far_output"] > 0
+
+
+def test_a_cell_that_misses_a_bar_gets_more_seeds(tool, tmp_path):
+    """The recipe that the tool writes holds the activation, its unit and both widths of noise."""
+    cells = tool.read_cells(make_runs([96, 94], [94, 92.9]))
+    assert cells[0].misses and not tool.read_cells(make_runs([96, 94], [94, 94.1]))[0].misses
+    tool.write_recipe(cells, tmp_path / "close.py")
+    names = {}
+    exec((tmp_path / "close.py").read_text(), names)
+    runs = names["runs"]()
+    assert {c.seed for c in runs} == set(frontier.MORE)
+    assert not {c.name for c in runs} & {c.name for c in frontier.frontier()}
+    assert {c.label for c in runs} == {
+        "sgd_0.05", "gelu_sgd_0.05", "gelu_1_sgd_0.05", "gelu_10_sgd_0.05",
+    }  # fmt: skip
+    assert len(runs) == 15 * 4

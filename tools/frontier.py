@@ -2,7 +2,12 @@
 
     padenet sweep frontier --out runs/frontier --jobs 2
     padenet pack --last runs/frontier results/frontier/runs.jsonl.gz
+    python tools/frontier.py results/frontier/runs.jsonl.gz --close runs/close.py
+    padenet sweep runs/close.py --out runs/frontier --jobs 2    # then pack again
     python tools/frontier.py results/frontier/runs.jsonl.gz --out docs/figures/frontier.png
+
+A cell that misses a bar with five seeds is tried with fifteen more, activation and units alike,
+and is judged by all twenty.
 
 Beside each activation stand the units that replace it: same net, optimiser, rate and seeds.
 A seed is lost if it diverged, or ended more than 5 points below the activation's worst. A cell
@@ -79,6 +84,10 @@ class Cell:
     def wild(self) -> float:
         return self.unit_far / self.own_far
 
+    @property
+    def misses(self) -> bool:
+        return self.counts and bool(self.lost or self.gain < -1 or not self.wild <= WILD)
+
 
 def read_cells(runs: list[Run], unit: str = "pau", alpha: float | None = None) -> list[Cell]:
     """One for each activation, net, optimiser and rate that has runs of both."""
@@ -138,6 +147,27 @@ def describe(cells: list[Cell], title: str) -> str:
     lines += [f"    {c.gain:+.2f} ± {c.error:.2f}: {c.name}" for c in below]
     lines += [f"    {c.wild:.0f} times: {c.name}" for c in wild]
     return "\n".join(lines)
+
+
+CLOSE = """\"\"\"Cells of the map in which five seeds do not decide, with fifteen more.\"\"\"
+
+from padenet.experiments.frontier import MORE, cell
+
+CELLS = [
+{cells}]
+
+
+def runs():
+    return [run for seed in MORE for where in CELLS for run in cell(*where, seed)]
+"""
+
+
+def write_recipe(cells: list[Cell], path: Path) -> None:
+    """Those cells, as a file for ``padenet sweep``."""
+    where = sorted({(c.net, c.optimizer, c.rate, c.activation) for c in cells})
+    with replacing(path) as temporary:
+        temporary.write_text(CLOSE.format(cells="".join(f"    {w!r},\n" for w in where)))
+    print(f"wrote {len(where)} cells to {path}")
 
 
 def table(cells: list[Cell]) -> str:
@@ -234,17 +264,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sources", nargs="+", type=Path)
     parser.add_argument("--out", type=Path, help="the figure")
+    parser.add_argument("--close", type=Path, help="a recipe of more seeds where a bar is missed")
     args = parser.parse_args()
     runs = [r for r in read_sources(args.sources) if r.result is not None]
     cells = read_cells(runs)
     print(describe(cells, "PAU"))
+    close = [c for c in cells if c.misses]
     for alpha in ALPHAS:
         noisy = read_cells(runs, "rpau", alpha)
+        close += [c for c in noisy if c.misses]
         if noisy:
             print(describe(noisy, f"RPAU, alpha {100 * alpha:g} %"))
     print(f"\n{table(cells)}\n\n{len(runs)} runs. {provenance(runs)}")
     if args.out:
         draw(cells, args.out)
+    if args.close:
+        write_recipe(close, args.close)
 
 
 if __name__ == "__main__":
