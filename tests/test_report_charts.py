@@ -122,17 +122,30 @@ def test_a_curve_stands_out_by_pointer_click_and_keys(page):
     assert marked(page) == NOTHING
 
 
-def test_a_tap_on_a_curve_marks_it(page):
+def touch(page, *places):
+    """A finger down at the first place, over the others, and up."""
+    kinds = ["touchStart", *["touchMove"] * (len(places) - 1)]
+    for kind, (x, y) in zip(kinds, places, strict=True):
+        event = {"type": kind, "touchPoints": [{"x": x, "y": y}]}
+        page.execute_cdp_cmd("Input.dispatchTouchEvent", event)
+    page.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+def test_a_tap_marks_a_curve_and_a_finger_that_drags_zooms(page):
     svg = part(chart_of(page), ":scope > svg")
     page.execute_script("arguments[0].scrollIntoView({block: 'center'})", svg)
     x, y = page.execute_script(
-        "const p = [...document.querySelectorAll('#charts g[data-row=gelu] .line')]"
-        ".map(l => l.getPointAtLength(l.getTotalLength()).matrixTransform(l.getScreenCTM()))[0];"
-        "return [p.x - 2, p.y]"
+        "const line = arguments[0].querySelector('g[data-row=gelu] .line');"
+        "const end = line.getPointAtLength(line.getTotalLength());"
+        "const {x, y} = end.matrixTransform(line.getScreenCTM()); return [x - 2, y]",
+        svg,
     )
-    touch = {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]}
-    page.execute_cdp_cmd("Input.dispatchTouchEvent", touch)
-    page.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    touch(page, (x, y))
+    assert marked(page) == everywhere("gelu")
+    assert part(chart_of(page), ".read").text == "epoch 12: gelu 93.00 ± 0.00"
+    touch(page, *[(x - step, y + 40) for step in range(0, 200, 20)])
+    assert 4 < ticks(page)[0][0] < ticks(page)[0][-1] <= 12
+    assert part(chart_of(page), ".reset").is_displayed()
     assert marked(page) == everywhere("gelu")
 
 
