@@ -195,6 +195,20 @@ def test_error_is_what_accuracy_leaves(page):
     assert texts[:2] == ["ReLU", "10.95 ± 0.07"] and texts[-2:] == ["gelu", "7.00 ± 0.00"]
 
 
+def test_values_keep_their_digits(page):
+    """Of accuracies two decimals; a loss that is far below the others is not 0."""
+    found = page.execute_script(
+        "const list = element('ol', {}), one = (row, mean, std) =>"
+        " ({row, mean: {epochs: [0], mean: [mean], stds: [std], seeds: 2}});"
+        "const texts = (...curves) => listValues(list, curves, 0).map(v => v.text);"
+        "return [texts(one('PAU', 92.3456, .004), one('ReLU', 9, 1)),"
+        " texts(one('PAU', 2.3e-6, 1e-7), one('ReLU', .0996, .002)), texts(one('PAU', 0, 0))]"
+    )
+    assert found[0] == ["92.35 ± 0.00", "9.00 ± 1.00"]
+    assert found[1] == ["0.09960 ± 0.00200", "2.3e−6 ± 1.0e−7"]
+    assert found[2] == ["0.00 ± 0.00"]
+
+
 def test_smoothing_keeps_ends_gaps_and_values(page):
     found = page.execute_script(
         "const epochs = [0, 1, 2, 3, 4, 5, 6];"

@@ -16,13 +16,16 @@ function listValues(list, curves, epoch) {
   values.sort((a, b) => (a.value === null) - (b.value === null) || b.value - a.value);
   const most = Math.max(0, ...values.map(v => v.value));
   const digits = most > 0 ? Math.max(2, Math.min(8, 3 - Math.floor(Math.log10(most)))) : 2;
+  // A loss far below the others is not 0.
+  const write = (v, value) =>
+    value && Math.abs(value) < 10 ** (1 - digits) ? v.toExponential(1).replace("-", "−") : v.toFixed(digits);
   list.replaceChildren();
   for (const entry of values) {
     const {row, value, std} = entry, item = element("li", {}, list);
     swatch(item, row);
     element("span", {className: "name", textContent: row}, item);
-    entry.text = value === null ? "–" : value.toFixed(digits);
-    if (value !== null && std !== null) entry.text += ` ± ${std.toFixed(digits)}`;
+    entry.text = value === null ? "–" : write(value, value);
+    if (value !== null && std !== null) entry.text += ` ± ${write(std, value)}`;
     element("span", {className: "number", textContent: entry.text}, item);
     marksRow(item, row);
     item.addEventListener("click", () => choose(row));
