@@ -272,11 +272,18 @@ def test_a_single_epoch_is_a_ring(browser, tmp_path):
     choose(browser, "measure", "train_loss")
     ring = find(browser, "#charts .line")[0]
     assert min(ring.rect["width"], ring.rect["height"]) > 4.9
+    choose(browser, "measure", "test_accuracy")
+    line = find(browser, "#charts .line")[0]
+    assert line.rect["width"] > 200 and line.rect["height"] > 100  # from epoch 0 to 1
     assert find(browser, "#activations > *")[-1].text.startswith("Units")  # no All and None for one
 
 
-def test_figures_are_saved_as_drawn(page, tmp_path):
+@pytest.mark.parametrize(
+    ("theme", "pau"), [("light", "rgb(0, 114, 178)"), ("dark", "rgb(74, 165, 224)")]
+)
+def test_figures_are_saved_as_drawn(page, tmp_path, theme, pau):
     downloads = downloads_of(page, tmp_path)
+    page.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
     press(page, "activations", "Swish")
     name = "curves-Fashion-MNIST-LeNet-test_accuracy"
     for button in find(chart_of(page), ".tools .small"):
@@ -286,9 +293,10 @@ def test_figures_are_saved_as_drawn(page, tmp_path):
     texts = [t.text for t in svg.iter(f"{space}text")]
     assert texts[0] == f"{LENET}: test accuracy (%) by epoch"
     assert texts[-4:] == ["ReLU", "gelu", "PAU", "RPAU"]
-    colours = [line.get("stroke") for line in svg.iter(f"{space}path")]
-    assert "rgb(0, 114, 178)" in colours
-    assert "var(" not in ET.tostring(svg, encoding="unicode")
+    for kind in ("path", "line"):  # of the curve, of the legend
+        assert pau in [line.get("stroke") for line in svg.iter(space + kind)]
+    written = ET.tostring(svg, encoding="unicode")
+    assert "var(" not in written and "light-dark(" not in written
     assert downloads(f"{name}.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     for button in find(page, "#units-tools button"):
         button.click()

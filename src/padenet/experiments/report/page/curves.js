@@ -43,10 +43,11 @@ function smoothed(epochs, values, width) {
   });
 }
 
-// Where the runs end up, not their first epochs.
+// Where the runs end up, not their first epochs; all of a run that has hardly more than those.
 function heights(cells, measure, log) {
+  const from = last => last < 3 ? 0 : Math.max(1, last / 10);
   const settled = run => valuesOf(run, measure).filter((v, i) =>
-    v !== null && (v > 0 || !log) && run.epochs[i] >= Math.max(1, run.epochs.at(-1) / 10));
+    v !== null && (v > 0 || !log) && run.epochs[i] >= from(run.epochs.at(-1)));
   const ends = cells.flatMap(finished).flatMap(settled);
   if (!ends.length) return log ? [0.1, 1] : [0, 100];
   ends.sort((a, b) => a - b);

@@ -46,12 +46,15 @@ function pictureOf(charts, title, legend) {
     for (const [key, value] of Object.entries({x, y: y + cell - h, width: w, height: h})) copy.setAttribute(key, value);
     picture.append(copy);
   });
+  const probe = element("span", {hidden: true}, document.body);
+  const plain = colour => { probe.style.color = colour; return getComputedStyle(probe).color; };
   legend.forEach(([name, line], i) => {
     const x = margin + i % perLine * room, y = bottom + 8 + Math.floor(i / perLine) * 18;
-    const colour = style.getPropertyValue(line.stroke.slice(4, -1)); // of var(--c0)
-    draw("line", {x1: x, x2: x + 28, y1: y - 4, y2: y - 4, "stroke-width": 2.4, ...line, stroke: colour}, picture);
+    draw("line", {x1: x, x2: x + 28, y1: y - 4, y2: y - 4, "stroke-width": 2.4, ...line,
+      stroke: plain(line.stroke)}, picture);
     write(name, x + 34, y, {"font-size": 12});
   });
+  probe.remove();
   return picture;
 }
 
