@@ -13,7 +13,7 @@ LAYERS = [
     ["aims", "noise", "trust"],
     ["reference"],
     ["kernels"],
-    ["coefficients", "functional", "formula"],
+    ["coefficients", "functional", "formula", "state"],
     ["fit"],
     ["nn", "baselines"],
     ["registry", "facts", "units"],
