@@ -80,7 +80,9 @@ class PAU(nn.Module):
         self.aim = aim
         # A function is kept as its coefficients: those can be copied and pickled, and a module
         # does not become a part of the unit.
-        self.init = fit_function(init, self.degrees, form, self.q, aim) if callable(init) else init
+        self.init: Start = (
+            fit_function(init, self.degrees, form, self.q, aim) if callable(init) else init
+        )
         if dtype is not None and dtype not in DTYPES:
             known = ", ".join(map(str, DTYPES))
             raise TypeError(f"dtype={dtype!r} of the coefficients must be one of {known}.")
@@ -124,7 +126,8 @@ class PAU(nn.Module):
 
     def describe(self) -> dict[str, Any]:
         """What else than coefficients its ``state_dict`` says."""
-        kind = {**state.describe(self.degrees, self.spec, self.groups), **self._name_start()}
+        kind = state.describe(self.degrees, self.spec, self.groups)
+        kind |= self._name_start() if self.start_is_known else {}
         return {**kind, "shared": True} if self.shared else kind
 
     def get_extra_state(self) -> Tensor:
@@ -135,20 +138,20 @@ class PAU(nn.Module):
         kind = state.read(saved, "the extra state of a unit")
         if wrong := state.compare(kind, self.describe()):
             raise ValueError(f"a unit cannot take this state: {wrong}.")
-        if "start" not in kind or kind.items() >= self._name_start().items():
+        start = {k: kind[k] for k in ("start", "aim") if k in kind}
+        named = start.get("start") in STARTS
+        self.start_is_known = bool(start) and (named or not self.a.is_meta)
+        if not self.start_is_known or start == self._name_start():
             return
-        if kind["start"] in STARTS:
-            self.init, self.aim = kind["start"], kind.get("aim")
-        elif not self.a.is_meta:
-            a, b = (getattr(c, "full_tensor", c.detach)().detach() for c in (self.a, self.b))
-            self.init, self.aim = (a.double().cpu().clone(), b.double().cpu().clone()), None
+        self.init = start["start"] if named else (_plain(self.a), _plain(self.b))
+        self.aim = start.get("aim")
 
     def _name_start(self) -> dict[str, Any]:
         if isinstance(self.init, str):
             start = find_start(self.init, self.aim)
             return {"start": start.name, "aim": start.aim}
-        start = starting_coefficients(self.init, self.degrees, self.spec)
-        return {"start": state.fingerprint(*start)}
+        pair = starting_coefficients(self.init, self.degrees, self.spec)
+        return {"start": state.fingerprint(*pair)}
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, metadata: Any, strict: bool, *messages: list[str]
@@ -172,8 +175,8 @@ class PAU(nn.Module):
                 UserWarning,
                 stacklevel=2,
             )
-            given[key] = self.get_extra_state()
-            self.start_is_known = False
+            kind = state.describe(self.degrees, self.spec, self.groups)
+            given[key] = state.write(kind, None)
         super()._load_from_state_dict(given, prefix, metadata, strict, *messages)
 
     def formula(self, style: str = "text", group: int | None = None) -> str:
@@ -225,6 +228,12 @@ class RPAU(PAU):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, alpha={self.alpha}"
+
+
+def _plain(c: Any) -> Tensor:
+    """A copy in float64 on the CPU, whole where processes share the parts."""
+    whole: Tensor = c.full_tensor() if hasattr(c, "full_tensor") else c
+    return whole.detach().to("cpu", torch.float64, copy=True)
 
 
 def starting_coefficients(

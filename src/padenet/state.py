@@ -64,7 +64,7 @@ def compare(saved: dict[str, Any], own: dict[str, Any]) -> str:
     if not other:
         return ""
     was, now = (_show(k, other) for k in (saved, own))
-    return f"it was saved with {was} and has {now} here: with these the coefficients are another function"
+    return f"it was saved with {was} and has {now} here, where its coefficients mean something else"
 
 
 def _show(kind: dict[str, Any], names: list[str]) -> str:
