@@ -2,7 +2,10 @@
 
 import copy
 import os
-from collections.abc import Mapping
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +46,8 @@ def load(path: str | os.PathLike[str] | State, model: Any, **options: Any) -> An
     if isinstance(model, type) and hasattr(model, "from_pretrained"):
         if not isinstance(path, (str, os.PathLike)) or not Path(path).is_dir():
             raise ValueError(f"{where} is no folder, from which {model.__name__} could be loaded.")
-        model = model.from_pretrained(path, **options)
+        with _without_report(k for name in kinds for k in _keys(name)):
+            model = model.from_pretrained(path, **options)
         state = _rename(state, {name: _find_name(model, name) for name in kinds})
         kinds = _find_kinds(state)
         new = _make_units(model, kinds, state, where)
@@ -78,23 +82,40 @@ def _read(path: Any) -> tuple[State, str]:
 def _find_kinds(state: State) -> dict[str, Kind]:
     """What the units are, by their names."""
     kinds = {}
-    for prefix in [k.removesuffix(states.SUFFIX) for k in state if k.endswith(states.SUFFIX)]:
+    for key in [k for k in state if k.endswith(states.SUFFIX)]:
         try:
-            kinds[prefix.removesuffix(".")] = states.read(state[prefix + states.SUFFIX], prefix)
+            kinds[_owner(key)] = states.read(state[key], key)
         except ValueError:
-            if f"{prefix}a" in state:  # else another module's
+            if f"{key.removesuffix(states.SUFFIX)}a" in state:  # else it is another module's
                 raise
     return kinds
 
 
+def _keys(name: str) -> list[str]:
+    return [f"{name}.{k}" if name else k for k in ("a", "b", states.SUFFIX)]
+
+
 def _part(state: State, name: str) -> dict[str, Tensor]:
-    prefix = f"{name}." if name else ""
-    return {k: state[prefix + k] for k in ("a", "b", states.SUFFIX) if prefix + k in state}
+    return {k.rpartition(".")[2]: state[k] for k in _keys(name) if k in state}
+
+
+@contextmanager
+def _without_report(keys: Iterable[str]) -> Iterator[None]:
+    """transformers says nothing of these keys, for which the plain model has no place."""
+    base: Any = getattr(sys.modules.get("transformers"), "PreTrainedModel", None)
+    before = getattr(base, "_keys_to_ignore_on_load_unexpected", None)
+    if base is not None:
+        base._keys_to_ignore_on_load_unexpected = [*(before or ()), *map(re.escape, keys)]
+    try:
+        yield
+    finally:
+        if base is not None:
+            base._keys_to_ignore_on_load_unexpected = before
 
 
 def _find_name(model: Any, name: str) -> str | None:
     """That of the unit in ``model``, which may be a part of the saved model, or hold it."""
-    base = f"{model.base_model_prefix}."
+    base = getattr(model, "base_model_prefix", "") + "."
     names = name, base + name, name.removeprefix(base)
     modules = dict(model.named_modules())
     return next((n for n in names if _owner(n) in modules), None)

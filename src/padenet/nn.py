@@ -135,7 +135,7 @@ class PAU(nn.Module):
 
     def set_extra_state(self, saved: Any) -> None:
         """Check what is loaded against the unit, and take over its start."""
-        kind = state.read(saved, "the extra state of a unit")
+        kind = state.read(saved, state.SUFFIX)
         if wrong := state.compare(kind, self.describe()):
             raise ValueError(f"a unit cannot take this state: {wrong}.")
         start = {k: kind[k] for k in ("start", "aim") if k in kind}
@@ -160,7 +160,7 @@ class PAU(nn.Module):
         given = dict(state_dict)
         if key in given:
             try:
-                wrong = state.compare(state.read(given[key], repr(key)), self.describe())
+                wrong = state.compare(state.read(given[key], key), self.describe())
             except ValueError as damaged:
                 messages[-1].append(str(damaged))
                 return
