@@ -129,12 +129,21 @@ def test_stabilize_keeps_b_n_where_the_loaded_unit_had_it(first):
     assert held.report()[0].held == 0
 
 
+def keep_running_mean(state):
+    mean = copy.deepcopy(state)
+    for _ in range(3000):
+        for k, v in mean.items():
+            v.mul_(0.999).add_(state[k], alpha=0.001)
+    return mean
+
+
 WEIGHTS = {  # what is done to all tensors of states
     "mean": lambda s: {k: (v + v) / 2 for k, v in s.items()},
     "weighted": lambda s: {k: 0.7 * v + 0.3 * v for k, v in s.items()},
     "sum of 300": lambda s: {k: sum([v] * 300) / 300 for k, v in s.items()},
     "float16": lambda s: {k: v.half() for k, v in s.items()},
     "bfloat16": lambda s: {k: v.bfloat16() for k, v in s.items()},
+    "running mean": keep_running_mean,
     "numpy": lambda s: {k: torch.from_numpy(v.numpy()) for k, v in s.items()},
 }
 

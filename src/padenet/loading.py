@@ -4,6 +4,7 @@ import copy
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,12 +44,14 @@ def load(path: str | os.PathLike[str] | State, model: Any, **options: Any) -> An
     """
     state, where = _read(path)
     kinds = _find_kinds(state)
+    folder = isinstance(path, (str, os.PathLike)) and Path(path).is_dir()
     if isinstance(model, type) and hasattr(model, "from_pretrained"):
-        if not isinstance(path, (str, os.PathLike)) or not Path(path).is_dir():
+        if not folder:
             raise ValueError(f"{where} is no folder, from which {model.__name__} could be loaded.")
-        with _without_report(k for name in kinds for k in _keys(name)):
+        names = {name for saved, kind in kinds.items() for name in (saved, kind.get("name", saved))}
+        with _without_report(k for name in names for k in _keys(name)):
             model = model.from_pretrained(path, **options)
-        state = _rename(state, {name: _find_name(model, name) for name in kinds})
+        state = _rename(state, _find_names(model, kinds, where))
         kinds = _find_kinds(state)
         new = _make_units(model, kinds, state, where)
         for name in kinds:
@@ -59,6 +62,11 @@ def load(path: str | os.PathLike[str] | State, model: Any, **options: Any) -> An
         raise TypeError(
             f"padenet.load takes a model, or a class of transformers with options, not {model!r}"
             f"{more}."
+        )
+    if folder and hasattr(model, "from_pretrained"):
+        raise TypeError(
+            f"{where} is a folder, and model has a from_pretrained, which may read it otherwise "
+            f"than its names say. Give the class: padenet.load(path, {type(model).__name__})."
         )
     if any(p.is_meta for p in model.parameters()):
         raise ValueError('model is on the device "meta". Give it memory: model.to_empty(device=…).')
@@ -113,12 +121,21 @@ def _without_report(keys: Iterable[str]) -> Iterator[None]:
             base._keys_to_ignore_on_load_unexpected = before
 
 
-def _find_name(model: Any, name: str) -> str | None:
-    """That of the unit in ``model``, which may be a part of the saved model, or hold it."""
-    base = getattr(model, "base_model_prefix", "") + "."
-    names = name, base + name, name.removeprefix(base)
-    modules = dict(model.named_modules())
-    return next((n for n in names if _owner(n) in modules), None)
+def _find_names(model: Any, kinds: dict[str, Kind], where: str) -> dict[str, str | None]:
+    """Those of units in ``model``, which may be a part of the saved model, or hold it."""
+    modules, base = dict(model.named_modules()), getattr(model, "base_model_prefix", "") + "."
+    names: dict[str, str | None] = {}
+    for saved, kind in kinds.items():
+        own = str(kind.get("name", saved))
+        known = own, base + own, own.removeprefix(base)
+        names[saved] = next((name for name in known if _owner(name) in modules), None)
+    if lost := [saved for saved, name in names.items() if name is None]:
+        warnings.warn(
+            f"{type(model).__name__} has no place for these units of {where}: {', '.join(lost)}.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return names
 
 
 def _rename(state: State, names: Mapping[str, str | None]) -> State:

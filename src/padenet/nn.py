@@ -133,6 +133,12 @@ class PAU(nn.Module):
     def get_extra_state(self) -> Tensor:
         return state.write(self.describe(), None if self.a.is_meta else self.a.device)
 
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        """With its name: transformers writes some models under other names."""
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        key, kind = prefix + state.SUFFIX, {**self.describe(), "name": prefix[:-1]}
+        destination[key] = state.write(kind, destination[key].device)
+
     def set_extra_state(self, saved: Any) -> None:
         """Check what is loaded against the unit, and take over its start."""
         kind = state.read(saved, state.SUFFIX)

@@ -2,8 +2,8 @@
 
 The same a and b are other functions with another form, q or sharing, so these travel with them.
 The tensor holds the characters of a JSON text, since tensors are all that some file formats take.
-As int32 they survive what is done to whole states, such as averages and casts to 16 bits. Texts
-of one length let a tool that loads in place get as far as the check.
+As float32 they survive what is done to whole states: averages, also running ones, and casts to 16
+bits. Texts of one length let a tool that loads in place get as far as the check.
 """
 
 import json
@@ -17,7 +17,7 @@ from padenet.spec import Spec
 
 CHECKED = ("form", "q", "degrees", "groups", "channel_dim")
 SUFFIX = "_extra_state"  # torch's name for it, after that of the unit
-WIDTH = 192  # characters; a longer text takes as much again
+WIDTH = 256  # characters; a longer text takes as much again
 
 
 def describe(degrees: tuple[int, int], spec: Spec, groups: int) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def fingerprint(a: Tensor, b: Tensor) -> int:
 def write(kind: dict[str, Any], device: torch.device | None) -> Tensor:
     text = json.dumps(kind, separators=(",", ":"))
     codes = text.ljust(-(-len(text) // WIDTH) * WIDTH).encode("ascii")
-    return torch.tensor(list(codes), dtype=torch.int32, device=device)
+    return torch.tensor(list(codes), dtype=torch.float32, device=device)
 
 
 def read(saved: Any, name: str) -> dict[str, Any]:
