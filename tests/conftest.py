@@ -21,6 +21,9 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 if not torch.cuda.is_available():  # Triton interprets the kernels, on CPU tensors
     os.environ["TRITON_INTERPRET"] = "1"
 
+with torch.device("cpu"):  # torch lists its constructors here, once: before any is poisoned
+    torch.zeros(1)
+
 settings.register_profile(
     "padenet",
     deadline=None,

@@ -10,6 +10,7 @@ import torch.distributed.checkpoint as dcp
 from torch import nn
 
 import padenet
+from padenet.units import read_units
 
 PAIR = ([0.0, 1.0, 0.5, 0.0, 0.0, 0.1], [0.0, 0.1, 0.0, 0.2])
 OTHERS = {
@@ -227,3 +228,15 @@ def test_files_are_read_without_pickle():
     torch.save(make("tanh", groups=2).state_dict(), file)
     file.seek(0)
     make(groups=2).load_state_dict(torch.load(file, weights_only=True))
+
+
+def test_units_of_a_file_are_of_its_form(tmp_path):
+    """Those without a word are of the form given."""
+    states = {"new": make(PAIR, form="abs_terms").state_dict()}
+    states["old"] = without(make(PAIR, q=0.5).state_dict())
+    torch.save(states, tmp_path / "both.pt")
+    units = read_units(tmp_path / "both.pt", form="safe", q=0.5)
+    assert {k: (u.form, u.q) for k, u in units.items()} == {
+        "new/1": ("abs_terms", 1.0),
+        "old/1": ("safe", 0.5),
+    }

@@ -45,7 +45,8 @@ def work(rank, store):
                 said = str(error)
             reads = [get_model_state_dict(n, options=WHOLE) for n in (saved, net, again)]
             units = [
-                [repr(m) for m in n.modules() if isinstance(m, padenet.PAU)] for n in (net, again)
+                [m.extra_repr() for m in n.modules() if isinstance(m, padenet.PAU)]
+                for n in (net, again)
             ]
             torch.save((reads, units, said), f"{store}/{name}-{rank}.pt")
 
@@ -62,7 +63,7 @@ def test_states_travel(name, rank, results):
     plain = make(*SAVED).state_dict()
     assert "1'" in said and "saved with form='safe', q=1.0 and has form='abs_terms'" in said
     for shown in units:
-        assert shown == [repr(m) for m in make(*SAVED) if isinstance(m, padenet.PAU)]
+        assert shown == [m.extra_repr() for m in make(*SAVED) if isinstance(m, padenet.PAU)]
     if rank == 0 or name == "ddp":
         for state in reads:
             assert state.keys() == plain.keys()
