@@ -23,6 +23,9 @@ if not torch.cuda.is_available():  # Triton interprets the kernels, on CPU tenso
 
 pytest_plugins = ["pages"]  # a browser, where there is one
 
+with torch.device("cpu"):  # torch lists its constructors here, once: before any is poisoned
+    torch.zeros(1)
+
 settings.register_profile(
     "padenet",
     deadline=None,

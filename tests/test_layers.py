@@ -13,12 +13,12 @@ LAYERS = [
     ["aims", "noise", "trust"],
     ["reference"],
     ["kernels"],
-    ["coefficients", "functional", "formula"],
+    ["coefficients", "functional", "formula", "state", "checkpoints"],
     ["fit"],
     ["nn", "baselines"],
     ["registry", "facts", "units"],
     ["inputs", "convert", "optim", "pruning"],
-    ["figures"],
+    ["figures", "loading"],
     ["history"],
     ["experiments"],
     ["cli"],
@@ -27,7 +27,7 @@ RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
 ROOT = Path(padenet.__file__).parent
 FOREIGN = [
     *("matplotlib", "scipy", "triton", "ray", "onnx", "onnxruntime"),
-    *("PIL", "rich", "torchvision", "transformers"),
+    *("PIL", "rich", "safetensors", "torchvision", "transformers"),
 ]
 
 

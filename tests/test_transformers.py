@@ -1,5 +1,7 @@
 """Hugging Face models: units from a configuration's ``hidden_act``, and by ``convert``."""
 
+import contextlib
+
 import pytest
 import torch
 
@@ -89,6 +91,85 @@ def test_units_that_a_checkpoint_lacks_begin_at_their_start(make, tmp_path):
     for unit in units_of(loaded).values():
         assert torch.equal(unit.a.detach(), torch.tensor(start.a))
         assert torch.equal(unit.b.detach(), torch.tensor(start.b))
+
+
+@EACH
+def test_units_of_another_form_are_refused(make, tmp_path):
+    make("pau")[0].save_pretrained(tmp_path)
+    padenet.register_act2fn("pau", "gelu", form="abs_terms")
+    with pytest.raises(ValueError, match=r"saved with form='safe'.* and has form='abs_terms' here"):
+        make("pau")[0].from_pretrained(tmp_path)
+
+
+@EACH
+def test_a_folder_of_an_earlier_version(make, tmp_path):
+    """Units without a word on what they are."""
+    from safetensors.torch import load_file, save_file
+
+    model, x = make("pau")
+    with torch.no_grad():
+        for unit in units_of(model).values():
+            unit.a.mul_(1.5)
+    model.eval().save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    state = {k: v for k, v in load_file(file).items() if not k.endswith("_extra_state")}
+    save_file(state, file, metadata={"format": "pt"})
+    loaded = type(model).from_pretrained(tmp_path)
+    assert torch.equal(loaded(x).last_hidden_state, model(x).last_hidden_state)
+
+
+def train_a_little(model):
+    """So that no unit is at its start."""
+    with torch.no_grad():
+        for unit in units_of(model).values():
+            unit.a.add_(0.1 * torch.rand_like(unit.a))
+    return model.eval()
+
+
+CONVERTED = {"one a layer": {}, "other": dict(form="abs_terms", degrees=(3, 2), groups=4)}
+
+
+@EACH
+@pytest.mark.parametrize("how", CONVERTED.values(), ids=CONVERTED)
+def test_a_converted_model_comes_back(make, how, tmp_path, caplog):
+    """By its class or the class that transformers finds, bit for bit. transformers writes ViT's
+    layers under other names than the model's."""
+    plain, x = make("gelu", std=0.2)
+    saved = train_a_little(padenet.convert(plain, **how, channel_dim=-1)[0])
+    saved.save_pretrained(tmp_path)
+    transformers.logging.enable_propagation()
+    for model in (padenet.load(tmp_path, c) for c in (type(plain), transformers.AutoModel)):
+        assert type(model).__name__ == type(plain).__name__
+        assert repr(model.eval()) == repr(saved)
+        assert torch.equal(model(x).last_hidden_state, saved(x).last_hidden_state)
+        assert torch.equal(model(x).pooler_output, saved(x).pooler_output)
+    transformers.logging.disable_propagation()
+    assert "UNEXPECTED" not in caplog.text
+    with pytest.raises(TypeError, match=f"Give the class: .*{type(plain).__name__}"):
+        padenet.load(tmp_path, plain)
+    model = padenet.load(tmp_path, type(plain), dtype=torch.bfloat16)
+    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
+
+
+def test_a_head_more_or_less(tmp_path):
+    """A saved model with a head gives its base, and the other way round; tied weights too."""
+    base, x = bert("gelu", std=0.2)
+    torch.manual_seed(0)
+    whole = transformers.BertForMaskedLM(base.config)
+    for part in (whole, base):
+        saved = train_a_little(padenet.convert(part)[0])
+        saved.save_pretrained(tmp_path / type(part).__name__)
+        hidden = (saved if part is base else saved.bert)(x).last_hidden_state
+        for kind in (transformers.BertModel, transformers.BertForMaskedLM):
+            other = type(part) is not kind
+            said = pytest.warns(UserWarning, match="no place for these units .*(cls|pooler)")
+            with said if other else contextlib.nullcontext():
+                model = padenet.load(tmp_path / type(part).__name__, kind).eval()
+            inner = model if kind is transformers.BertModel else model.bert
+            assert torch.equal(inner(x).last_hidden_state, hidden)
+        if part is whole:
+            assert torch.equal(model(x).logits, saved(x).logits)
+            assert model.cls.predictions.decoder.weight is model.get_input_embeddings().weight
 
 
 class Exchange(torch.overrides.TorchFunctionMode):

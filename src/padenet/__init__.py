@@ -14,6 +14,7 @@ from padenet.functional import rational
 from padenet.history import History
 from padenet.inputs import InputHistogram
 from padenet.kernels import backends
+from padenet.loading import load
 from padenet.nn import PAU, RPAU
 from padenet.optim import Stabilizer, param_groups, stabilize
 from padenet.pruning import Pruning, apply_pruning, prune
@@ -35,6 +36,7 @@ __all__ = [
     "fit",
     "from_rational_activations",
     "gain",
+    "load",
     "make_activation",
     "pade",
     "param_groups",

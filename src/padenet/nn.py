@@ -1,5 +1,6 @@
 """``nn.Module`` front of ``padenet.functional``: parameters, starting coefficients, repr."""
 
+import warnings
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any
@@ -7,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from padenet import formula
-from padenet.coefficients import DEFAULT_AIM, find_start, read_pair
+from padenet import formula, state
+from padenet.coefficients import DEFAULT_AIM, STARTS, find_start, read_pair
 from padenet.fit import TARGETS, Fit, check_degrees, fit_function
 from padenet.functional import DTYPES, apply, check_shapes, check_spec
 from padenet.noise import draw_key
@@ -41,12 +42,17 @@ class PAU(nn.Module):
         channel_dim: The dim of ``x`` that the groups divide.
         inplace: Accepted and ignored, because model builders pass it to every activation.
 
-    The ``state_dict`` holds ``a``, ``(m + 1,)`` or ``(groups, m + 1)``, and ``b``, and no more.
+    The ``state_dict`` holds ``a``, ``(m + 1,)`` or ``(groups, m + 1)``, ``b``, and what else the
+    unit is (``padenet.state``). To load it into a unit of another form, q, degrees or groups is an
+    error; the start is taken over, so that ``repr`` and ``reset_parameters`` are those of the saved
+    unit. The start that was a pair, Fit or function is then the loaded coefficients.
     """
 
     a: nn.Parameter
     b: nn.Parameter
     aim: str | None = None
+    shared = False  # made to serve several calls, by ``convert(share=True)``
+    start_is_known = True  # not after loading a state that says nothing of it
 
     def __init__(
         self,
@@ -74,7 +80,9 @@ class PAU(nn.Module):
         self.aim = aim
         # A function is kept as its coefficients: those can be copied and pickled, and a module
         # does not become a part of the unit.
-        self.init = fit_function(init, self.degrees, form, self.q, aim) if callable(init) else init
+        self.init: Start = (
+            fit_function(init, self.degrees, form, self.q, aim) if callable(init) else init
+        )
         if dtype is not None and dtype not in DTYPES:
             known = ", ".join(map(str, DTYPES))
             raise TypeError(f"dtype={dtype!r} of the coefficients must be one of {known}.")
@@ -95,6 +103,7 @@ class PAU(nn.Module):
         with torch.no_grad():
             self.a.copy_(a.reshape(self.a.shape) if a.ndim == 2 else a)
             self.b.copy_(b.reshape(self.b.shape) if b.ndim == 2 else b)
+        self.start_is_known = True
 
     def forward(self, x: Tensor) -> Tensor:
         held = self._parameters  # quicker than nn.Module's own search for self.a
@@ -115,15 +124,77 @@ class PAU(nn.Module):
     def channel_dim(self) -> int:
         return self.spec.channel_dim
 
+    def describe(self) -> dict[str, Any]:
+        """What else than coefficients its ``state_dict`` says."""
+        kind = state.describe(self.degrees, self.spec, self.groups)
+        kind |= self._name_start() if self.start_is_known else {}
+        return {**kind, "shared": True} if self.shared else kind
+
+    def get_extra_state(self) -> Tensor:
+        return state.write(self.describe(), None if self.a.is_meta else self.a.device)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        """With its name: transformers writes some models under other names."""
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        key, kind = prefix + state.SUFFIX, {**self.describe(), "name": prefix[:-1]}
+        destination[key] = state.write(kind, destination[key].device)
+
+    def set_extra_state(self, saved: Any) -> None:
+        """Check what is loaded against the unit, and take over its start."""
+        kind = state.read(saved, state.SUFFIX)
+        if wrong := state.compare(kind, self.describe()):
+            raise ValueError(f"a unit cannot take this state: {wrong}.")
+        start = {k: kind[k] for k in ("start", "aim") if k in kind}
+        named = start.get("start") in STARTS
+        self.start_is_known = bool(start) and (named or not self.a.is_meta)
+        if not self.start_is_known or start == self._name_start():
+            return
+        self.init = start["start"] if named else (_plain(self.a), _plain(self.b))
+        self.aim = start.get("aim")
+
+    def _name_start(self) -> dict[str, Any]:
+        if isinstance(self.init, str):
+            start = find_start(self.init, self.aim)
+            return {"start": start.name, "aim": start.aim}
+        pair = starting_coefficients(self.init, self.degrees, self.spec)
+        return {"start": state.fingerprint(*pair)}
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, metadata: Any, strict: bool, *messages: list[str]
+    ) -> None:
+        key, name = prefix + state.SUFFIX, f"unit {prefix[:-1]!r}" if prefix else "the unit"
+        given = dict(state_dict)
+        if key in given:
+            try:
+                wrong = state.compare(state.read(given[key], key), self.describe())
+            except ValueError as damaged:
+                messages[-1].append(str(damaged))
+                return
+            if wrong:
+                fix = "Make it as it was saved; padenet.load does so in a model without units"
+                messages[-1].append(f"{name}: {wrong}. {fix}.")
+                return
+        elif any(k.startswith(prefix) for k in given):
+            warnings.warn(
+                "the state of some units does not say their form, q and degrees, as those of "
+                "earlier versions: they are taken to be as they are here. Saved again it will.",
+                UserWarning,
+                stacklevel=2,
+            )
+            kind = state.describe(self.degrees, self.spec, self.groups)
+            given[key] = state.write(kind, None)
+        super()._load_from_state_dict(given, prefix, metadata, strict, *messages)
+
     def formula(self, style: str = "text", group: int | None = None) -> str:
         """F as "text", "latex", "python" or "c" (see ``padenet.formula``), of one of the groups."""
         return formula.write(self.a, self.b, self.spec, style, group)
 
     def extra_repr(self) -> str:
         init = repr(self.init) if isinstance(self.init, str) else "given"
+        init = init if self.start_is_known else "loaded"
         parts = [f"init={init}", f"degrees={self.degrees}", f"form={self.form!r}"]
         usual = find_start(self.init).aim if isinstance(self.init, str) else DEFAULT_AIM
-        if self.aim not in (None, usual):
+        if self.start_is_known and self.aim not in (None, usual):
             parts.insert(1, f"aim={self.aim!r}")
         if self.q != 1:
             parts.append(f"q={self.q}")
@@ -158,8 +229,17 @@ class RPAU(PAU):
         check_spec(spec)  # alpha may have been set since the unit was made
         return apply(x, self.a, self.b, draw_key(x.device), spec)
 
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "alpha": self.alpha}
+
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, alpha={self.alpha}"
+
+
+def _plain(c: Any) -> Tensor:
+    """A copy in float64 on the CPU, whole where processes share the parts."""
+    whole: Tensor = c.full_tensor() if hasattr(c, "full_tensor") else c
+    return whole.detach().to("cpu", torch.float64, copy=True)
 
 
 def starting_coefficients(

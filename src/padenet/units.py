@@ -1,15 +1,15 @@
 """Units wherever they are: in a model, in a checkpoint, among the stored starts."""
 
-import pickle
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from padenet import state
 from padenet.aims import find_aim
+from padenet.checkpoints import read_checkpoint
 from padenet.coefficients import STARTS, STARTS_BY_AIM, Start
 from padenet.nn import PAU
 
@@ -45,11 +45,11 @@ def read_units(
     """The units of a checkpoint in float64, or those of the stored starts for "starts".
 
     A checkpoint is a state dict, or holds some at any depth, and is read without running code
-    from it. A unit is a pair ``<name>.a``, ``<name>.b`` in it; its form is not written there.
+    from it. A unit is a pair ``<name>.a``, ``<name>.b`` in it.
 
     Args:
-        source: A file that ``torch.save`` wrote, or "starts".
-        form, q: Those of all units of the file.
+        source: A file of torch or safetensors, a folder of transformers, or "starts".
+        form, q: Those of units of which the file does not say it.
         pattern: Names to keep, e.g. "layer1.*".
         aim: That of the stored starts, by default what suits each.
     """
@@ -61,7 +61,7 @@ def read_units(
             for s in stored_starts(aim)
         }
     else:
-        found = _units_in(_load(Path(source)), source, form, q)
+        found = _units_in(read_checkpoint(source), source, form, q)
     kept = {k: u for k, u in found.items() if pattern is None or fnmatchcase(k, pattern)}
     if not kept:
         raise ValueError(f"no unit fits {pattern!r}. There are: {', '.join(found)}.")
@@ -76,30 +76,19 @@ def stored_starts(aim: str | None = None) -> list[Start]:
     return [aims[aim] for aims in STARTS_BY_AIM.values() if aim in aims]
 
 
-def _load(path: Path) -> Any:
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
-        raise ValueError(
-            f"{path} is no checkpoint of tensors, or cut short. Save the state dict: "
-            "torch.save(model.state_dict(), path)."
-        ) from error
-
-
 def _units_in(checkpoint: Any, source: str, form: str, q: float) -> dict[str, PAU]:
     pairs = list(_pairs(checkpoint, ()))
     holders = {holder for holder, *_ in pairs}
     units: dict[str, PAU] = {}
-    for holder, name, a, b in pairs:
+    for holder, name, a, b, kind in pairs:
         name = "/".join((*holder, name)) if len(holders) > 1 else name
         groups = len(a) if a.ndim == 2 else 1
         if groups == 1:
             a, b = a.flatten(), b.flatten()
-        degrees = (a.shape[-1] - 1, b.shape[-1] - (form == "offset"))
-        options: Any = {"form": form, "q": q, "groups": groups, "dtype": torch.float64}
-        units[name] = PAU((a, b), degrees=degrees, **options)
+        known = {k: kind[k] for k in ("form", "q") if k in kind}
+        options: Any = known or {"form": form, "q": q}
+        degrees = (a.shape[-1] - 1, b.shape[-1] - (options["form"] == "offset"))
+        units[name] = PAU((a, b), degrees=degrees, groups=groups, dtype=torch.float64, **options)
     if not units:
         raise ValueError(
             f"{source} has no units: no pair of tensors '<name>.a' and '<name>.b' with the shapes "
@@ -110,14 +99,16 @@ def _units_in(checkpoint: Any, source: str, form: str, q: float) -> dict[str, PA
 
 def _pairs(
     value: Any, path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], str, Tensor, Tensor]]:
-    """Every pair with the path of the mapping that holds it and its name there."""
+) -> Iterator[tuple[tuple[str, ...], str, Tensor, Tensor, dict[str, Any]]]:
+    """Every pair with the path of the mapping that holds it, its name there, and its kind."""
     if isinstance(value, Mapping):
         for key, a in value.items():
             name, dot, last = str(key).rpartition(".")
             b = value.get(f"{name}{dot}b")
             if last == "a" and b is not None and _is_pair(a, b):
-                yield path, name or "PAU", a, b
+                key = f"{name}{dot}{state.SUFFIX}"
+                kind = state.read(value[key], key) if key in value else {}
+                yield path, name or "PAU", a, b, kind
         children = list(value.items())
     elif isinstance(value, (list, tuple)):
         children = list(enumerate(value))

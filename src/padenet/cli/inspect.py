@@ -15,10 +15,10 @@ from typing import Any
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("source", help="a checkpoint that torch.save wrote, or the word starts")
+    add("source", help="a checkpoint of torch or safetensors, or the word starts")
     add("--interval", nargs=2, type=float, default=(-3.0, 3.0), metavar=("LOW", "HIGH"))
-    add("--form", default="safe", help="of the units in a checkpoint, which does not hold it")
-    add("--q", type=float, default=1.0, help="constant of their denominators")
+    add("--form", default="safe", help="of units whose checkpoint does not say it")
+    add("--q", type=float, default=1.0, help="constant of their denominators, likewise")
     add("--aim", help="of the stored starts: wide, near or steady; default: what suits each")
     add("--units", metavar="PATTERN", help="only units with such names, e.g. 'layer1.*'")
     add("--json", action="store_true", help="print all facts as JSON")

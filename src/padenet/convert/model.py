@@ -274,6 +274,8 @@ class _Conversion:
         if not isinstance(init, str):
             options = {k: v for k, v in options.items() if k != "aim"}  # it is in the coefficients
         unit = self.unit(init, **options)
+        if self.share and isinstance(unit, PAU):
+            unit.shared = True  # its state says so
         old = place.module
         unit.train((place.holder if old is None else old).training)
         if old is not None:

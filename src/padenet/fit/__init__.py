@@ -115,7 +115,8 @@ def fit(
     weights = find_aim(aim)
     _check_aim(aim, weights, callable(f), n, form, norm)
     wanted = Fit((), (), 0, 0, form, float(q), (0, 0), (m, n), norm, aim)
-    return search(f, wanted, interval, weights)
+    with torch.device("cpu"):  # whatever the default device is, such as "meta"
+        return search(f, wanted, interval, weights)
 
 
 def search(f: Any, wanted: Fit, interval: tuple[float, float] | None, aim: Aim) -> Fit:

@@ -42,6 +42,7 @@ class Holder:
         self.depth = 0  # 1 in a step, 2 in that of its base class, which has the same hooks
         self.banks: dict[Any, Bank] = {}
         self.seen: list[tuple[Any, ...]] = []  # of the units, when they were put into banks
+        self.starts: list[Any] = []  # theirs; kept, so that no other start has the same id
         self._arrange()
         self._follow(list(_HOLDERS.get(optimizer, [])))
         before, after = map(torch.compiler.disable, (self._before, self._after))  # not traced
@@ -101,15 +102,16 @@ class Holder:
     def _arrange(self) -> None:
         """Units alike into one bank, whose steps are computed together. Again when one changes."""
         own = [(u._parameters.get("a"), u._parameters.get("b")) for u in self.units.values()]
+        starts = [u.init for u in self.units.values()]
         seen = [
-            (id(a), id(b), a.dtype, a.device, a.numel(), b.numel(), b.requires_grad)
+            (id(a), id(b), a.dtype, a.device, a.numel(), b.numel(), b.requires_grad, id(start))
             if a is not None and b is not None
             else ()
-            for a, b in own
+            for (a, b), start in zip(own, starts, strict=True)
         ]
         if seen == self.seen:
             return
-        self.seen, counts = seen, self.counts()
+        self.seen, self.starts, counts = seen, starts, self.counts()
         alike: dict[Any, dict[str, PAU]] = {}
         for name, unit in self.units.items():
             check(name, unit)
