@@ -3,10 +3,11 @@
 import math
 from typing import Any
 
+from padenet.experiments.records import Metrics
 from padenet.experiments.report.cells import Cell, number, rows_of, status
 from padenet.experiments.report.names import UNITS, looks, row_title, title
 from padenet.experiments.report.units import finite_units, shown_scale
-from padenet.experiments.store import Metrics, Run
+from padenet.experiments.store import Run
 
 MEASURES = ("test_accuracy", "train_loss", "test_loss")
 CURVE_POINTS = 400  # of a run, at most
