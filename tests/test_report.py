@@ -240,7 +240,7 @@ def test_whole_report(tmp_path):
     command = ["report", str(tmp_path / "runs.jsonl.gz"), "--out", str(out), "--title", "T & <b>U|"]
     assert main(command) == 0
     written = sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file())
-    tables = ["differences", "lost", "results-mnist", "settings", "wins"]
+    tables = ["differences", "lost", "results-mnist", "settings", "wins", "wins-decided"]
     figures = [f"{k}-mnist-vgg-{u}" for k in ("coefficients", "units") for u in ("pau", "rpau")]
     figures.append("curves-mnist-vgg")
     assert written == sorted(
