@@ -168,6 +168,23 @@ def test_a_file_that_unpacks_to_far_too_much(tmp_path, monkeypatch, line, said):
         read_runs(tmp_path / "bomb.gz")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda whole: whole[:-9],
+        lambda whole: b"1,2\n",
+        lambda whole: whole[:40] + whole[80:],
+        lambda whole: whole[:-8] + bytes(8),
+    ],
+    ids=["cut", "no gzip", "a hole", "another checksum"],
+)
+def test_a_packed_file_that_is_damaged(tmp_path, change):
+    pack([make_run(epochs=2)], tmp_path / "runs.gz")
+    (tmp_path / "runs.gz").write_bytes(change((tmp_path / "runs.gz").read_bytes()))
+    with pytest.raises(ValueError, match=r"runs.gz(, line 1)? is not .*Put back a copy"):
+        read_runs(tmp_path / "runs.gz")
+
+
 def test_a_long_run_is_no_bomb(tmp_path):
     runs = [make_run(net="resnet101", epochs=100, groups=2)]
     pack(runs, tmp_path / "runs.gz")

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -29,9 +30,13 @@ def read_runs(source: str | Path) -> list[Run]:
     if source.is_dir():
         runs = [RunDirectory(p.parent).read() for p in source.rglob("config.json")]
     elif source.exists():
-        runs = [
-            replace(r, place=str(source)) for r in read_lines(_unzip(source), source, _unpacked)
-        ]
+        try:
+            found = list(read_lines(_unzip(source), source, _unpacked))
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(
+                f"{source} is not a whole file of packed runs ({error}). Put back a copy."
+            ) from error
+        runs = [replace(run, place=str(source)) for run in found]
     else:
         raise FileNotFoundError(
             f"{source} is not there. Name a directory of runs or a packed file."
