@@ -329,6 +329,14 @@ def test_inspect_errors(capsys, tmp_path):
     file.write_bytes(b"nothing")
     assert "is no checkpoint of tensors" in fails(capsys, "inspect", file)
     assert "No such file" in fails(capsys, "inspect", tmp_path / "none.pt")
+    for command in (["inspect"], ["plot", "--out", tmp_path / "never.png"]):
+        said = fails(capsys, *command, "starts", "--form", "free")
+        assert "form='free' is about a checkpoint, not starts. Leave it out." in said
+    said = fails(capsys, "inspect", "starts", "--interval", 0, 1e300)
+    assert "goes beyond ±2e+26, where powers of x are too large" in said
+    with pytest.raises(SystemExit, match="2"):
+        main(["plot", "starts", "--out", "never.png", "--columns", "0"])
+    assert "0 is not at least 1" in capsys.readouterr().err
     aim = ["--aim", "near"]
     assert "aim='near' is about the stored starts" in fails(capsys, "inspect", file, *aim)
 
