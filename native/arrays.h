@@ -23,21 +23,34 @@ T* allocate(int64_t count) {
   return static_cast<T*>(aligned_alloc(64, (count * sizeof(T) + 127) / 64 * 64));
 }
 
+// At any address: a tensor may view the bytes of a file or a message.
+template <class T>
+inline T element(const T* p) {
+  T v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
+
+template <class T>
+inline void set_element(T* p, T v) {
+  memcpy(p, &v, sizeof v);
+}
+
 inline double read(const void* p, int64_t dtype, int64_t i) {
   switch (dtype) {
-    case F32: return static_cast<const float*>(p)[i];
-    case F64: return static_cast<const double*>(p)[i];
-    case BF16: return AsBF16::get(static_cast<const uint16_t*>(p)[i]);
-    default: return AsF16::get(static_cast<const uint16_t*>(p)[i]);
+    case F32: return element(static_cast<const float*>(p) + i);
+    case F64: return element(static_cast<const double*>(p) + i);
+    case BF16: return AsBF16::get(element(static_cast<const uint16_t*>(p) + i));
+    default: return AsF16::get(element(static_cast<const uint16_t*>(p) + i));
   }
 }
 
 inline void write(void* p, int64_t dtype, int64_t i, double v) {
   switch (dtype) {
-    case F32: static_cast<float*>(p)[i] = (float)v; break;
-    case F64: static_cast<double*>(p)[i] = v; break;
-    case BF16: static_cast<uint16_t*>(p)[i] = AsBF16::put(v); break;
-    default: static_cast<uint16_t*>(p)[i] = AsF16::put(v);
+    case F32: set_element(static_cast<float*>(p) + i, (float)v); break;
+    case F64: set_element(static_cast<double*>(p) + i, v); break;
+    case BF16: set_element(static_cast<uint16_t*>(p) + i, AsBF16::put(v)); break;
+    default: set_element(static_cast<uint16_t*>(p) + i, AsF16::put(v));
   }
 }
 

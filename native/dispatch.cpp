@@ -13,7 +13,7 @@
   bool run(const Problem&, bool);    \
   void remember(const Hold&);        \
   void hold(const Hold&);            \
-  void shorten(const Shorten&);      \
+  bool shorten(const Shorten&);      \
   }
 
 DECLARE(baseline)
@@ -31,7 +31,7 @@ struct Isa {
   bool (*run)(const Problem&, bool);
   void (*remember)(const Hold&);
   void (*hold)(const Hold&);
-  void (*shorten)(const Shorten&);
+  bool (*shorten)(const Shorten&);
 };
 
 Isa choose() {
@@ -59,7 +59,7 @@ const Isa& isa() {
 
 }  // namespace
 
-EXPORT int padenet_abi_version() { return 2; }
+EXPORT int padenet_abi_version() { return 3; }
 EXPORT const char* padenet_isa() { return isa().name; }
 EXPORT int padenet_has_openmp() {
 #if defined(_OPENMP)
@@ -78,7 +78,4 @@ EXPORT int padenet_hold(const Hold* h) {
   isa().hold(*h);
   return 0;
 }
-EXPORT int padenet_shorten(const Shorten* s) {
-  isa().shorten(*s);
-  return 0;
-}
+EXPORT int padenet_shorten(const Shorten* s) { return isa().shorten(*s) ? 1 : 0; }

@@ -124,7 +124,7 @@ void remember(const Hold& h) {
   const int64_t size = h.dtype == F64 ? 8 : h.dtype == F32 ? 4 : 2;
   for (int64_t r = 0; r < h.rows; r++) {
     const auto keep = [&](void* old, int64_t terms, const void* now) {
-      memcpy(static_cast<char*>(old) + r * terms * size, now, terms * size);
+      if (terms) memcpy(static_cast<char*>(old) + r * terms * size, now, terms * size);
     };
     keep(h.old_a, h.terms_a, h.addresses[2 * r]);
     keep(h.old_b, h.terms_b, h.addresses[2 * r + 1]);

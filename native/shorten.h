@@ -24,7 +24,10 @@ double sum_of_squares(const void* values, int64_t from, int64_t to) {
     sums += x * x;
   }
   double rest = 0;
-  for (; i < to; i++) rest += IO::get(p[i]) * IO::get(p[i]);
+  for (; i < to; i++) {
+    const double x = IO::get(element(p + i));
+    rest += x * x;
+  }
   return sum_of_lanes<W>(sums) + rest;
 }
 
@@ -35,7 +38,8 @@ void multiply(void* values, int64_t from, int64_t to, double factor) {
   auto* p = static_cast<typename IO::Elem*>(values);
   int64_t i = from;
   for (; i + W <= to; i += W) IO::store(p + i, IO::load(p + i) * (Real)factor);
-  for (; i < to; i++) p[i] = IO::put((Real)IO::get(p[i]) * (Real)factor);
+  for (; i < to; i++)
+    set_element(p + i, IO::put((Real)IO::get(element(p + i)) * (Real)factor));
 }
 
 inline double sum_of_squares(const Part& part, int64_t from, int64_t to) {
@@ -75,7 +79,8 @@ inline double norm(const Shorten& s) {
   return std::sqrt(sum) / s.scale;
 }
 
-void shorten(const Shorten& s) {
+// Whether it wrote over them.
+bool shorten(const Shorten& s) {
   enum { SEEN, STEPS, CUT, SINCE };
   const double size = norm(s), most = s.spike * std::sqrt(*s.square);
   // As in float32, in which other devices compute it.
@@ -86,7 +91,7 @@ void shorten(const Shorten& s) {
     *s.square = decay * *s.square + (1 - decay) * kept * kept;
   }
   s.counts[STEPS]++;
-  if (!over) return;
+  if (!over) return false;
   s.counts[CUT]++;
   if (!s.counts[SINCE]) s.counts[SINCE] = s.counts[STEPS];
   for (const Part& part : s) {
@@ -97,6 +102,7 @@ void shorten(const Shorten& s) {
       multiply(part, from, to < part.numel ? to : part.numel, most / size);
     }
   }
+  return true;
 }
 
 }  // namespace PADENET_ISA

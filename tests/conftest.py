@@ -21,6 +21,8 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 if not torch.cuda.is_available():  # Triton interprets the kernels, on CPU tensors
     os.environ["TRITON_INTERPRET"] = "1"
 
+pytest_plugins = ["pages"]  # a browser, where there is one
+
 settings.register_profile(
     "padenet",
     deadline=None,

@@ -1,5 +1,7 @@
 """Two gloo processes, and the wrappers that share a net between them."""
 
+import os
+import sys
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -9,6 +11,8 @@ import torch.distributed as dist
 from torch import nn
 
 WORLD = 2
+PATIENCE = timedelta(minutes=10)  # on a busy machine one is ready long before the other
+LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 MARKS = [
     pytest.mark.skipif(
         not (dist.is_available() and dist.is_gloo_available()), reason="torch without gloo"
@@ -38,9 +42,9 @@ WRAPS = {"ddp": with_ddp, "fsdp": with_fsdp}
 def joined(rank, store):
     """As one of the processes. They leave together."""
     torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", f"file://{store}/store", timedelta(seconds=60), rank=rank, world_size=WORLD
-    )
+    if name := LOOPBACK.get(sys.platform):  # else gloo looks up the machine's own name
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+    dist.init_process_group("gloo", f"file://{store}/store", PATIENCE, rank=rank, world_size=WORLD)
     try:
         yield
         dist.barrier()

@@ -1,76 +1,12 @@
-"""``report.html`` in a real browser: it loads without errors, and what can be pressed works."""
-
-import shutil
+"""``report.html`` in a real browser: it loads without errors, its tables sort, its units move."""
 
 import pytest
 import torch
+from pages import TITLE, column, downloads_of, find, page_of, tables_of
 from runs import make_run, page_runs
 
 from padenet import RPAU, rational
-from padenet.experiments.report.cells import collect
-from padenet.experiments.report.comparisons import comparison_tables
-from padenet.experiments.report.overview import facts, lost_tables, settings_table
-from padenet.experiments.report.page import make_page
-from padenet.experiments.report.results import results_tables
-
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run "
-    "--disable-background-networking --disable-component-update --disable-sync "
-    "--force-prefers-reduced-motion"  # else a click waits for the page to scroll
-)
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-TITLE = 'A "title" with </script><b>tags</b>'
-
-
-def page_of(runs):
-    cells = collect(runs)
-    more = [*comparison_tables(cells), *lost_tables(cells), settings_table(cells)]
-    return make_page(TITLE, facts(runs), results_tables(cells), more, cells)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    webdriver = pytest.importorskip("selenium.webdriver")
-    binary = next(filter(None, map(shutil.which, BROWSERS)), None)
-    driver = shutil.which("chromedriver")
-    if not (binary and driver):
-        pytest.skip("no Chromium with chromedriver here")
-    options = webdriver.ChromeOptions()
-    options.binary_location = binary
-    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = webdriver.ChromeService(executable_path=driver)
-    found = webdriver.Chrome(options=options, service=service)
-    yield found
-    found.quit()
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(page_of(page_runs()), encoding="utf-8")
-    return path.as_uri()
-
-
-@pytest.fixture
-def page(browser, address):
-    """The page as after opening it; a test that leaves a message in the console fails."""
-    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
-    browser.get(address)
-    browser.execute_script("try { localStorage.clear() } catch {}")
-    yield browser
-    assert browser.get_log("browser") == []
-
-
-def find(page, selector):
-    return page.find_elements("css selector", selector)
-
-
-def column(page, table, index):
-    cells = find(page, f"#{table} tbody tr td:nth-child({index})")
-    return [c.text.split("\n")[0] for c in cells]
+from padenet.experiments.report.formats import to_csv
 
 
 def test_page_is_whole(page):
@@ -98,22 +34,39 @@ def test_page_asks_no_network(page):
     )
 
 
-def test_sorting(page):
+def test_sorting_and_back(page):
+    first = ["ReLU", "Swish", "gelu", "PAU", "RPAU"]
     names = ["ReLU", "Swish", "PAU", "RPAU", "gelu"]  # by mean
-    assert column(page, "results-fashion-mnist", 1) == ["ReLU", "Swish", "gelu", "PAU", "RPAU"]
-    first, mean = find(page, "#results-fashion-mnist thead tr:last-child th")[:2]
+
+    def rows():
+        return column(page, "results-fashion-mnist", 1)
+
+    assert rows() == first
+    name, mean = find(page, "#results-fashion-mnist thead tr:last-child th")[:2]
+    back = find(page, "#results .tools button")[2]
+    assert (back.text, back.is_displayed()) == ("", False)
+    for order, expected in (("descending", names[::-1]), ("ascending", names), ("none", first)):
+        mean.find_element("tag name", "button").click()
+        assert (mean.get_attribute("aria-sort"), rows()) == (order, expected)
+        assert back.is_displayed() == (order != "none")
     mean.find_element("tag name", "button").click()
-    assert mean.get_attribute("aria-sort") == "descending"
-    assert column(page, "results-fashion-mnist", 1) == names[::-1]
-    mean.find_element("tag name", "button").click()
-    assert mean.get_attribute("aria-sort") == "ascending"
-    assert column(page, "results-fashion-mnist", 1) == names
-    first.find_element("tag name", "button").send_keys("\n")
-    assert (first.get_attribute("aria-sort"), mean.get_attribute("aria-sort")) == (
-        "ascending",
-        "none",
-    )
-    assert column(page, "results-fashion-mnist", 1) == sorted(names, key=str.lower)
+    name.find_element("tag name", "button").send_keys("\n")
+    assert [h.get_attribute("aria-sort") for h in (name, mean)] == ["ascending", "none"]
+    assert rows() == sorted(names, key=str.lower)
+    assert back.text == "First order"
+    back.click()
+    assert (name.get_attribute("aria-sort"), rows()) == ("none", first)
+    assert page.switch_to.active_element.text == "activation"  # the button that is gone had it
+
+
+def test_every_table_is_saved_as_it_lies_beside_the_page(page, tmp_path):
+    downloads = downloads_of(page, tmp_path)
+    results, more = tables_of(page_runs())
+    buttons = [b for b in find(page, ".tools button") if b.text == "CSV"]
+    assert len(buttons) == len([*results, *more])
+    for button, table in zip(buttons, [*results, *more], strict=True):
+        button.click()
+        assert downloads(f"{table.name}.csv").read_text(encoding="utf-8") == to_csv(table)
 
 
 def test_missing_values_sort_last(page):
@@ -121,77 +74,6 @@ def test_missing_values_sort_last(page):
     for order in (["8", "1", "–"], ["1", "8", "–"]):
         heading.click()
         assert column(page, "wins", 11) == order
-
-
-def press(page, group, key):
-    page.find_element("css selector", f"#{group} .chip[data-key='{key}']").click()
-
-
-def test_toggles(page):
-    swish = "#charts g[data-activation='Swish']"
-    assert len(find(page, swish)) == 2
-    press(page, "activations", "Swish")
-    assert find(page, swish) == []
-    assert len(find(page, "#charts g[data-activation='ReLU']")) == 2
-    press(page, "activations", "Swish")
-    assert len(find(page, swish)) == 2
-    press(page, "nets", "VGG")
-    assert len(find(page, "figure.chart")) == 2
-    press(page, "datasets", "Fashion-MNIST")
-    assert len(find(page, "figure.chart")) == 1
-    none = page.find_element("xpath", "//button[text()='None']")
-    none.click()
-    assert "Nothing is chosen" in page.find_element("id", "charts").text
-
-
-def test_measure_changes_the_curves(page):
-    def drawn():
-        path = "#charts g[data-activation='PAU'] .line"
-        return page.find_element("css selector", path).get_attribute("d")
-
-    before = drawn()
-    page.find_element("css selector", "#measure option[value='train_loss']").click()
-    assert drawn() != before
-    assert "training loss by epoch" in find(page, "figure.chart figcaption")[0].text
-
-
-def test_read_out_by_pointer_and_keys(page):
-    figure = next(f for f in find(page, "figure.chart") if "Fashion-MNIST · LeNet" in f.text)
-    chart, box = (figure.find_element("css selector", s) for s in ("svg", ".readout"))
-    assert not box.is_displayed()
-    page.execute_script("arguments[0].focus()", chart)
-    chart.send_keys("\ue010")  # End
-    lines = box.text.split("\n")
-    assert lines[0] == "epoch 12"
-    # seeds at 92.0 and 92.1: mean 92.05, std .0707
-    assert lines[1:3] == ["gelu 93.00 ± 0.00", "RPAU 92.05 ± 0.07"]
-    assert len(lines) == 6
-    chart.send_keys("\ue012")  # left
-    assert box.text.startswith("epoch 11")
-    chart.send_keys("\ue00c")  # Escape
-    assert not box.is_displayed()
-    page.execute_script(
-        "const r = arguments[0].getBoundingClientRect();"
-        "arguments[0].dispatchEvent(new PointerEvent('pointermove',"
-        "{clientX: r.left + r.width / 2, clientY: r.top + 50}))",
-        chart,
-    )
-    assert box.text.startswith("epoch 6")
-
-
-def test_no_band_and_no_axis_beyond_the_seeds(page):
-    """Seeds of which some are at chance for long: mean + std lies above 100."""
-    high, (bottom, top), std = page.execute_script(
-        "const epochs = [...Array(21).keys()];"
-        "const seed = late => ({status: 'done', epochs,"
-        "  test_accuracy: epochs.map(e => e < late ? 10 : 99)});"
-        "const cell = {seeds: [seed(1), seed(1), seed(9)]};"
-        "const {high, stds} = average(cell, 'test_accuracy');"
-        "return [Math.max(...high), heights([cell], 'test_accuracy', false), stds[5]]"
-    )
-    assert high == 99
-    assert bottom < 10 and 99 < top < 107
-    assert std == pytest.approx(51.38, abs=0.01)  # of 99, 99, 10: the read-out is not cut
 
 
 def layer_paths(page):
@@ -298,10 +180,10 @@ def test_nothing_overflows(page, width):
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     page.refresh()
     assert page.execute_script("return innerWidth") == width
-    chart = find(page, "figure.chart svg")[1]
+    chart = find(page, "figure.chart > svg")[1]
     page.execute_script("arguments[0].focus()", chart)
     chart.send_keys("\ue011" + "\ue014" * 5)  # Home, and right: the read-out near the middle
-    assert find(page, ".readout")[1].text.startswith("epoch 5")
+    assert find(page, ".read")[1].text.startswith("epoch 5")
     wide = page.execute_script(
         "return [...document.querySelectorAll('body *')]"
         ".filter(e => !e.closest('.scroll, .skip, svg')"

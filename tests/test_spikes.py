@@ -227,6 +227,44 @@ def test_gradients_of_several_dtypes():
         torch.testing.assert_close(size, torch.full_like(size, 3.0), rtol=2**-7, atol=0)
 
 
+@pytest.mark.parametrize("sizes", [(1, 1, 100), (1, 1, 1e25)])
+def test_gradients_of_64_bits_are_the_same_with_and_without_a_kernel(sizes):
+    """float32 holds no norm above 1e19, and those of float64 are treated alike."""
+    spikes, plain = (Spikes(SPIKE, torch.device("cpu")) for _ in range(2))
+    for size in sizes:
+        p = nn.Parameter(torch.ones(5, dtype=torch.float64))
+        p.grad = torch.full_like(p, size)
+        same = p.grad.clone()
+        spikes.shorten([p])
+        plain._shorten([same], None)
+        torch.testing.assert_close(p.grad, same, rtol=1e-14, atol=0)
+    assert torch.equal(spikes.counts, plain.counts)
+    assert spikes.cut == (size == 100)
+
+
+def test_expanded_gradients_are_shortened():
+    """One number in memory, seen many times: it is not multiplied in place."""
+    net, optimizer, held = make()
+    for size in (1.0, 1.0, 100.0):
+        for p in net.parameters():
+            p.grad = torch.tensor(size, dtype=p.dtype).expand(p.shape)
+        optimizer.step()
+    for p in net.parameters():
+        torch.testing.assert_close(p.grad, torch.full_like(p, 3.0), rtol=1e-13, atol=0)
+    assert held.gradients()[0].held == 1
+
+
+def test_autograd_knows_that_gradients_were_written_over():
+    net, optimizer, _ = make()
+    for size in (1.0, 1.0, 100.0):
+        give(net, size)
+        g = net[0].weight.grad.requires_grad_()
+        squared = (g * g).sum()
+        optimizer.step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        squared.backward()
+
+
 def test_none_is_no_limit():
     net, optimizer, held = make(spike=None)
     for size in (1.0, 1.0, 100.0):

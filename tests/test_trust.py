@@ -171,8 +171,9 @@ def test_the_kernels_do_the_same(name, form, groups, dtype):
     fast.kernel, plain.kernel = kernel, None
     draw = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for p in units[3].b, units[3].a:
+        for p in units[3].b, units[3].a, units[1].b:
             p[..., -1] = -1.0  # past the edge
+        units[1].a[..., 0] = float("nan")  # b is sound, and stays so
         for bank in fast, plain:
             bank.remember()
         for i, p in enumerate(fast.parameters):
@@ -186,6 +187,6 @@ def test_the_kernels_do_the_same(name, form, groups, dtype):
         plain.hold()
     rtol = {torch.float32: 2e-7, torch.float64: 1e-8, torch.bfloat16: 2**-7}[dtype]
     for value, p in zip(got, plain.parameters, strict=True):
-        torch.testing.assert_close(value, p.detach(), rtol=rtol, atol=1e-12)
+        torch.testing.assert_close(value, p.detach(), rtol=rtol, atol=1e-12, equal_nan=True)
     for counted in "steps", "held", "since":
         assert torch.equal(getattr(fast, counted), getattr(plain, counted)), counted

@@ -103,7 +103,8 @@ def hold(
         low = (missing > 0) & (least != 0)
         if low.device.type == "cpu" and not low.any():
             return Held(a, b, cut)
-        rate = (grid.weight * (F / Q).abs() * grid.b[-1].abs() * grid.inside).amax(1)
+        rate = grid.weight * (F / Q).abs() * grid.b[-1].abs()
+        rate = torch.where((grid.inside > 0) & (rate == rate), rate, 0.0).amax(1)
         step = torch.minimum(missing, most / rate.clamp(min=1e-30)).clamp(min=0.0) * least.sign()
         b = torch.cat([b[:, :-1], (b[:, -1] + torch.where(low, step, 0.0))[:, None]], 1)
         cut = cut | low

@@ -24,7 +24,7 @@ from padenet.spec import FORMS, Spec
 
 MAX_DEGREE = 32
 MAX_RANK = 8
-_ABI = 2
+_ABI = 3
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 FORM_NUMBERS = {form: i for i, form in enumerate(FORMS)}
 _PROBLEM = struct.Struct("=7Q13qQ2d")

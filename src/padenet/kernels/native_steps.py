@@ -10,6 +10,7 @@ Contract
 import struct
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from padenet import trust
@@ -24,8 +25,7 @@ from padenet.kernels.native import (
 )
 from padenet.spec import Spec
 
-_HOLD = struct.Struct("=11Q7q4d")
-_THREADS = struct.Struct("=q")
+_HOLD = struct.Struct("=11Q7q4dq")
 _SHORTEN = struct.Struct("=2Q2q3d")
 _PART = struct.Struct("=Q2q")
 
@@ -55,9 +55,8 @@ class Rows:
         most: float,
     ):
         a, b = old
-        self.tensors = (addresses, a, b, least, *grid, *counts)  # kept where they are
-        self.fixed = _HOLD.pack(
-            *(t.data_ptr() for t in self.tensors),
+        self.tensors = (addresses, a, b, least, *grid, *counts)
+        self.numbers = (
             len(least),
             a.shape[1],
             b.shape[1],
@@ -73,10 +72,15 @@ class Rows:
 
     def remember(self) -> None:
         """Copy the coefficients to ``old``."""
-        call("padenet_remember", self.fixed + _THREADS.pack(1))
+        self._call("padenet_remember", 1)
 
     def hold(self) -> None:
-        call("padenet_hold", self.fixed + _THREADS.pack(thread_count()))
+        self._call("padenet_hold", thread_count())
+
+    def _call(self, entry: str, threads: int) -> None:
+        # Anew each time: ``share_memory_``, and so a queue of torch, moves the counts of a state.
+        places = (t.data_ptr() for t in self.tensors)
+        call(entry, _HOLD.pack(*places, *self.numbers, threads))
 
 
 def can_shorten(grads: Sequence[Tensor]) -> bool:
@@ -105,4 +109,6 @@ def shorten(
         1.0 if scale is None else float(scale),
     )
     parts = [_PART.pack(g.data_ptr(), g.numel(), DTYPES[g.dtype]) for g in grads]
-    call("padenet_shorten", b"".join([head, *parts]))
+    if call("padenet_shorten", b"".join([head, *parts])):
+        for g in grads:  # autograd may have saved them
+            torch.autograd.graph.increment_version(g)

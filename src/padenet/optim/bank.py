@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from padenet import trust
 from padenet.kernels import gpu, native_steps
@@ -56,10 +57,9 @@ class Bank:
         self.steps, self.held, self.since = self.counts
         self.sharded = is_sharded(first.a)
         self.parameters: list[Tensor] = [p for unit in self.distinct for p in (unit.a, unit.b)]
-        self.kernel = None if self.sharded else _kernel_for(self.distinct)
-        self.places: list[int] = []
+        self.kernel: Any = None if self.sharded else _kernel_for(first)
+        self.places: list[tuple[Any, ...]] = []
         self.rows: Any = None
-        self._locate()
 
     def _views(self, tables: list[Tensor]) -> list[Tensor]:
         """Of each unit, in the shape of its parameters."""
@@ -102,23 +102,38 @@ class Bank:
         return float(parts.min())
 
     def _locate(self) -> bool:
-        """Whether a kernel holds the units; it knows where they lie."""
+        """Whether a kernel holds the units; it knows where they lie.
+
+        Asked before and after each step: optimisers and models may put other memory, or another
+        view of it, under a parameter at any time.
+        """
         if self.kernel is None:
             return False
-        places = [p.data_ptr() for p in self.parameters]
+        places = [
+            (p.data_ptr(), p.numel(), p.dtype, p.get_device(), p.is_contiguous())
+            for p in self.parameters
+        ]
         if places != self.places:
-            if not all(p.is_contiguous() for p in self.parameters):
-                return False
-            sizes = [t.shape[1] * t.element_size() for t in self.old]
-            rows = [
-                [place + i * size for place, size in zip(pair, sizes, strict=True)]
-                for *pair, groups in zip(places[::2], places[1::2], self.sizes, strict=True)
-                for i in range(groups)
-            ]
-            addresses = torch.tensor(rows, dtype=torch.int64).to(self.least.device)
-            rest = self.old, self.least, self.grid, self.counts, self.spec, self.most
-            self.rows, self.places = self.kernel.Rows(addresses, *rest), places
-        return True
+            self.places, self.rows = places, self._make_rows()
+        return self.rows is not None
+
+    def _make_rows(self) -> Any:
+        """The kernel with the addresses of the rows; None where they are not what it takes."""
+        if not all(map(_is_plain, self.parameters, self.old_views)):
+            return None
+        spans = sorted(
+            (p.data_ptr(), p.data_ptr() + p.nbytes) for p in self.parameters if p.numel()
+        )
+        if any(end > start for (_, end), (start, _) in pairwise(spans)):
+            return None  # what two rows share would be shortened twice
+        columns = []
+        for i, table in enumerate(self.old):
+            pitch = table.shape[1] * table.element_size()
+            pairs = zip(self.sizes, self.parameters[i::2], strict=True)
+            columns.append(torch.cat([torch.arange(k) * pitch + p.data_ptr() for k, p in pairs]))
+        addresses = torch.stack(columns, 1).to(self.least.device)
+        rest = self.old, self.least, self.grid, self.counts, self.spec, self.most
+        return self.kernel.Rows(addresses, *rest)
 
     def _count(self, cut: Tensor) -> None:
         self.steps += 1
@@ -141,11 +156,28 @@ class Bank:
             yield Held(name, int(steps.max()), int(held.max()), first)
 
 
-def _kernel_for(units: list[PAU]) -> Any:
-    """What holds units such as these at once, or None: by operations of torch."""
-    a, b = units[0].a.detach(), units[0].b.detach()
-    if any(unit.b.dtype != a.dtype for unit in units):
-        return None
+def check(name: str, unit: PAU) -> None:
+    """Whether its coefficients can be written."""
+    counts = unit.degrees[0] + 1, unit.degrees[1] + unit.spec.constant
+    shapes = [(c,) if unit.groups == 1 else (unit.groups, c) for c in counts]
+    for p, shape in zip((unit.a, unit.b), shapes, strict=True):
+        if not isinstance(p, nn.Parameter) or p.shape != shape:
+            raise ValueError(
+                f"the coefficients of unit {name!r} are not Parameters of their full shape, so "
+                "that a step of them cannot be shortened: a parametrization or torch's pruning "
+                "computes them, or FSDP of the first version keeps pieces. Leave the unit out of "
+                "that, or use fully_shard."
+            )
+        if p.is_meta:
+            raise ValueError(
+                f"the coefficients of unit {name!r} are on the device 'meta' and have no values. "
+                "Build the optimizer, and call stabilize, when the model has got its own."
+            )
+
+
+def _kernel_for(unit: PAU) -> Any:
+    """What holds units such as this at once, or None: by operations of torch."""
+    a, b = unit.a.detach(), unit.b.detach()
     if native_steps.can_hold(a, b):
         return native_steps
     if gpu.refuses_device(a.device) is None:
@@ -153,6 +185,16 @@ def _kernel_for(units: list[PAU]) -> Any:
 
         return steps if a.dtype in steps.KINDS else None
     return None
+
+
+def _is_plain(p: Tensor, like: Tensor) -> bool:
+    """Whether a kernel finds its numbers, alike those of ``like``, one after another."""
+    return (
+        type(p) in (nn.Parameter, Tensor)
+        and (p.shape, p.dtype, p.device) == (like.shape, like.dtype, like.device)
+        and p.is_contiguous()
+        and not p.is_neg()
+    )
 
 
 def _least(unit: PAU) -> Tensor:

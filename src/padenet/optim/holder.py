@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from padenet.nn import PAU
-from padenet.optim.bank import Bank, Held, is_sharded
+from padenet.optim.bank import Bank, Held, check, is_sharded
 from padenet.optim.spikes import Spikes
 
 # An optimiser that searches along a line: its step is one whole, weights and all, and a search of
@@ -102,7 +102,7 @@ class Holder:
         """Units alike into one bank, whose steps are computed together. Again when one changes."""
         own = [(u._parameters.get("a"), u._parameters.get("b")) for u in self.units.values()]
         seen = [
-            (id(a), id(b), a.dtype, a.device, b.requires_grad)
+            (id(a), id(b), a.dtype, a.device, a.numel(), b.numel(), b.requires_grad)
             if a is not None and b is not None
             else ()
             for a, b in own
@@ -112,6 +112,7 @@ class Holder:
         self.seen, counts = seen, self.counts()
         alike: dict[Any, dict[str, PAU]] = {}
         for name, unit in self.units.items():
+            check(name, unit)
             a, b = unit.a, unit.b
             key = unit.degrees, unit.form, unit.q, a.device, a.dtype, is_sharded(a), b.requires_grad
             alike.setdefault(key, {})[name] = unit

@@ -75,8 +75,9 @@ class Spikes:
         if scale is not None:
             size = size / scale.to(size)
         most = self.spike * self.square.sqrt()
-        over = (self.seen > 0) & (size > most) & size.isfinite()
-        counts = size.isfinite() & (size > 0)
+        finite = size.square().float().isfinite()
+        over = (self.seen > 0) & (size > most) & finite
+        counts = finite & (size > 0)
         self.seen += counts
         decay = (1 - 1 / self.seen.double().clamp(min=1)).clamp(max=DECAY)
         square = torch.where(over, most, size).square()
@@ -100,11 +101,15 @@ def _make_shortener(device: torch.device) -> Any:
 
 
 def _values(p: Tensor) -> Tensor:
-    """What its gradient is made of: of a sparse one, that of an embedding, the rows that it has."""
-    if p.grad is not None and p.grad.is_sparse:
-        p.grad = p.grad.coalesce()
+    """What its gradient is made of, to be multiplied in place: of a sparse one, that of an
+    embedding, the rows that it has; of an expanded one, a copy that it gets."""
+    grad = cast(Tensor, p.grad)
+    if grad.is_sparse:
+        p.grad = grad.coalesce()
         return p.grad._values()
-    return cast(Tensor, p.grad)
+    if not grad.is_contiguous() and 0 in grad.stride():
+        p.grad = grad = grad.clone(memory_format=torch.contiguous_format)
+    return grad
 
 
 def _alike(grads: Iterable[Tensor]) -> Iterable[list[Tensor]]:

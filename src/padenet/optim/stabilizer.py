@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from padenet import trust
 from padenet.nn import PAU
-from padenet.optim.bank import Held
+from padenet.optim.bank import Held, check
 from padenet.optim.holder import Holder, find_kind, units_of, who_holds
 from padenet.optim.spikes import SPIKE
 
@@ -167,7 +167,7 @@ def _share_out(
         if own and not places:
             left.append(name)
             continue
-        _check(name, unit)
+        check(name, unit)
         for p in own:
             other = owners.setdefault(id(p), name)
             if _tie(units[other]) != _tie(unit):
@@ -205,25 +205,6 @@ def _share_out(
             stacklevel=3,
         )
     return shares, left
-
-
-def _check(name: str, unit: PAU) -> None:
-    """Whether its coefficients can be written."""
-    counts = unit.degrees[0] + 1, unit.degrees[1] + unit.spec.constant
-    shapes = [(c,) if unit.groups == 1 else (unit.groups, c) for c in counts]
-    for p, shape in zip((unit.a, unit.b), shapes, strict=True):
-        if not isinstance(p, nn.Parameter) or p.shape != shape:
-            raise ValueError(
-                f"the coefficients of unit {name!r} are not Parameters of their full shape, so "
-                "that a step of them cannot be shortened: a parametrization or torch's pruning "
-                "computes them, or FSDP of the first version keeps pieces. Leave the unit out of "
-                "that, or use fully_shard."
-            )
-        if p.is_meta:
-            raise ValueError(
-                f"the coefficients of unit {name!r} are on the device 'meta' and have no values. "
-                "Build the optimizer, and call stabilize, when the model has got its own."
-            )
 
 
 def _tie(unit: PAU) -> tuple[Any, ...]:

@@ -3,9 +3,12 @@
 data.py     what is embedded, as JSON
 page.html   the frame; {{names}} are filled in here
 page.css    light and dark
-tables.js   theme, sorting
+tables.js   theme; sorting, and back; CSV
 chart.js    axes
+save.js     a chart as SVG and PNG
+legend.js   which curves are drawn, and which one stands out
 curves.js   learning curves
+reading.js  the values beneath a chart: by pointer, touch and keys; zoom
 units.js    the rational function, its band, slider and play button
 """
 
@@ -16,10 +19,11 @@ from importlib import resources
 
 from padenet.experiments.report.cells import Cell
 from padenet.experiments.report.formats import to_html
+from padenet.experiments.report.names import COLOURS, DARK
 from padenet.experiments.report.page.data import page_data
 from padenet.experiments.report.table import Table
 
-SCRIPTS = ("tables.js", "chart.js", "curves.js", "units.js")
+SCRIPTS = ("tables", "chart", "save", "legend", "curves", "reading", "units")
 
 
 def make_page(
@@ -30,19 +34,23 @@ def make_page(
     cells: list[Cell],
 ) -> str:
     """The page as text. ``more`` are the tables that follow the charts, a section each."""
-    data = page_data(cells)
+    data = page_data(cells, [*results, *more])
     anchors = {"results": "Results", "curves": "Learning curves"}
     anchors |= {"units": "Learned activations"} if data["units"] else {}
     anchors |= {f"section-{t.name}": t.title for t in more} | {"facts": "How it was made"}
     filled = {
         "title": escape(title),
         "style": _asset("page.css"),
+        "colours": " ".join(
+            f"--c{i}: light-dark({light}, {dark});"
+            for i, (light, dark) in enumerate(zip(COLOURS, DARK, strict=True))
+        ),
         "lead": escape(f"{facts['runs']}. {facts['time']}."),
         "nav": "".join(f'<a href="#{a}">{escape(t)}</a>' for a, t in anchors.items()),
         "results": "\n".join(f"<h3>{escape(t.title)}</h3>\n{to_html(t)}" for t in results),
         "more": "\n".join([*map(_section, more), _facts(facts)]),
         "data": embed(data),
-        "script": "\n".join(map(_asset, SCRIPTS)),
+        "script": "\n".join(_asset(f"{name}.js") for name in SCRIPTS),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda m: filled[m[1]], _asset("page.html"))
 

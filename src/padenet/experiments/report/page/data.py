@@ -1,11 +1,14 @@
-"""What the page draws, small enough to be part of it: curves of all runs, units of some."""
+"""What the page draws and hands out, small enough to be part of it: curves of all runs, units of
+some, every table as CSV."""
 
 import math
 from typing import Any
 
 from padenet.experiments.records import Metrics
 from padenet.experiments.report.cells import Cell, number, rows_of, status
-from padenet.experiments.report.names import UNITS, looks, row_title, title
+from padenet.experiments.report.formats import to_csv
+from padenet.experiments.report.names import DASHES, group_of, looks, row_title, title
+from padenet.experiments.report.table import Table
 from padenet.experiments.report.units import finite_units, shown_scale
 from padenet.experiments.store import Run
 
@@ -16,23 +19,28 @@ GROUPS = 8  # of a layer
 NUMBERS = 600_000  # coefficients in all, of about 9 characters
 
 
-def page_data(cells: list[Cell]) -> dict[str, Any]:
-    rows = rows_of(cells)
-    look = looks(rows)
+def page_data(cells: list[Cell], tables: list[Table]) -> dict[str, Any]:
     curves = [
         {
             "place": f"{c.key.dataset} {c.key.net}",
             "dataset": title(c.key.dataset),
             "net": title(c.key.net),
             "row": c.key.row,
-            "unit": c.key.activation in UNITS,
-            "look": look[c.key.activation, c.key.label],
             "seeds": [_curves(run) for run in c.runs if run.metrics],
         }
         for c in cells
     ]
-    names = [row_title(*row) for row in rows]
-    return {"rows": names, "curves": curves, "units": unit_records(cells)}
+    rows = [
+        {"name": row_title(*row), "group": group_of(row[0]), "look": look}
+        for row, look in looks(rows_of(cells)).items()
+    ]
+    return {
+        "rows": rows,
+        "dashes": DASHES,
+        "curves": curves,
+        "units": unit_records(cells),
+        "tables": {table.name: to_csv(table) for table in tables},
+    }
 
 
 def short(value: Any) -> float | None:

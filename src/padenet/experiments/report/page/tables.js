@@ -1,4 +1,4 @@
-// The theme button, and tables that sort by the heading clicked.
+// The theme button; tables that sort by the heading clicked, and their files.
 
 const byId = id => document.getElementById(id);
 const data = JSON.parse(byId("data").textContent);
@@ -20,34 +20,53 @@ function setUpTheme() {
   });
 }
 
-// Numbers start with the greatest, texts with A; what has no value stays at the end.
-function sortBy(heading) {
-  const table = heading.closest("table"), body = table.tBodies[0];
-  const headings = [...heading.parentElement.cells], column = headings.indexOf(heading);
-  const numeric = heading.classList.contains("number");
-  const first = numeric ? "descending" : "ascending";
-  const second = numeric ? "ascending" : "descending";
-  const order = heading.ariaSort === first ? second : first;
-  headings.forEach(h => h.setAttribute("aria-sort", h === heading ? order : "none"));
+// By a heading: numbers start with the greatest, texts with A; what has no value stays at the end.
+function sortRows(rows, heading, order) {
+  const column = [...heading.parentElement.cells].indexOf(heading);
+  const numeric = heading.classList.contains("number"), sign = order === "ascending" ? 1 : -1;
   const value = row => {
     const cell = row.cells[column];
     if (!numeric) return cell.textContent.trim();
     return cell.dataset.value === "" ? null : Number(cell.dataset.value);
   };
-  const sign = order === "ascending" ? 1 : -1;
   const compare = (a, b) => {
     if (a === null || b === null) return (a === null) - (b === null);
     return sign * (numeric ? a - b : a.localeCompare(b, undefined, {numeric: true}));
   };
-  const rows = [...body.rows].map(row => [value(row), row]);
-  rows.sort((a, b) => compare(a[0], b[0]));
-  body.append(...rows.map(pair => pair[1]));
+  return rows.map(row => [value(row), row]).sort((a, b) => compare(a[0], b[0])).map(pair => pair[1]);
+}
+
+// A heading sorts, sorts the other way, and goes back to the first order.
+function setUpTable(table) {
+  const body = table.tBodies[0], first = [...body.rows];
+  const headings = [...table.querySelectorAll("th[aria-sort]")];
+  const tools = element("p", {className: "tools"});
+  const back = element("button", {type: "button", className: "small", hidden: true,
+    textContent: "First order"}, tools);
+  const sort = (heading, order) => {
+    headings.forEach(h => h.setAttribute("aria-sort", h === heading ? order : "none"));
+    body.append(...(order === "none" ? first : sortRows(first, heading, order)));
+    back.hidden = order === "none";
+  };
+  for (const heading of headings) {
+    const orders = ["none", "ascending", "descending"];
+    if (heading.classList.contains("number")) orders.push(orders.splice(1, 1)[0]);
+    heading.querySelector("button").addEventListener("click", () =>
+      sort(heading, orders[(orders.indexOf(heading.ariaSort) + 1) % 3]));
+  }
+  back.addEventListener("click", () => {
+    const sorted = headings.find(h => h.ariaSort !== "none");
+    sort(sorted, "none");
+    sorted.querySelector("button").focus({preventScroll: true});
+  });
+  const save = element("button", {type: "button", className: "small", textContent: "CSV",
+    title: "Download this table, numbers in full"}, tools);
+  save.setAttribute("aria-label", `Download the table ${table.id} as CSV`);
+  save.addEventListener("click", () =>
+    download(`${table.id}.csv`, new Blob([data.tables[table.id]], {type: "text/csv"})));
+  table.closest(".scroll").after(tools);
 }
 
 function setUpTables() {
-  for (const heading of document.querySelectorAll("th[aria-sort]"))
-    heading.querySelector("button").addEventListener("click", () => sortBy(heading));
+  document.querySelectorAll(".scroll > table").forEach(setUpTable);
 }
-
-setUpTheme();
-setUpTables();

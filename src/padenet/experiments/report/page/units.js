@@ -80,7 +80,7 @@ function drawLayers() {
     const many = groupsOf(layer.epochs[0]).length > 1;
     const style = many ? "stroke-width:1;opacity:.6" : "";
     const lines = groupsOf(layer.epochs[0]).map(() => draw("path", {class: "now", style}, plot));
-    return {layer, xs, X, Y, noise, lines};
+    return {layer, svg, xs, X, Y, noise, lines};
   });
   drawEpoch();
 }
@@ -120,7 +120,7 @@ function play() {
   }, Math.max(60, 5000 / Math.max(1, last)));
 }
 
-function choose() {
+function chooseRun() {
   stop();
   player.run = data.units[Number(byId("run").value)];
   const slider = byId("epoch");
@@ -139,11 +139,17 @@ function setUpUnits() {
     return;
   }
   data.units.forEach((run, i) => element("option", {value: i, textContent: run.name}, byId("run")));
-  byId("run").addEventListener("change", choose);
+  byId("run").addEventListener("change", chooseRun);
   byId("reach").addEventListener("change", drawLayers);
   byId("epoch").addEventListener("input", () => { stop(); drawEpoch(); });
   byId("play").addEventListener("click", play);
-  choose();
+  const now = () => `${player.run.name} · epoch ${byId("epoch-value").textContent}`;
+  const legend = () => {
+    const lines = [["unit", {stroke: "var(--c0)"}], ["start", {stroke: "var(--c1)", "stroke-dasharray": "5 3"}]];
+    const noise = [byId("noise-name").textContent, {stroke: "var(--c0)", "stroke-width": 8, opacity: 0.32}];
+    return player.run.scale ? [...lines, noise] : lines;
+  };
+  addSaving(byId("units-tools"), () => `units ${now()}`, () =>
+    pictureOf(player.layers.map(({svg, layer}) => ({svg, name: layer.name})), now(), legend()));
+  chooseRun();
 }
-
-setUpUnits();
