@@ -1,9 +1,12 @@
 """The command line: help, exit codes, and the commands fit, inspect and plot."""
 
+import errno
 import json
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -133,12 +136,47 @@ def test_fit_norm_form_and_alias(capsys):
     small = ["--degrees", 2, 1, "--interval", -1, 1, "--style", "json"]
     record = json.loads(run(capsys, "fit", "silu", *small, "--norm", "max", "--form", "free"))
     assert (record["target"], record["norm"], record["form"]) == ("swish", "max", "free")
-    record = json.loads(run(capsys, "fit", "paper_tanh", *small, "--q", 0.5))
+    record = json.loads(run(capsys, "fit", "tanh", *small, "--q", 0.5))
     assert (record["target"], record["q"]) == ("tanh", 0.5)
+
+
+def test_a_stored_start_is_written_as_it_is(capsys, tmp_path):
+    start = STARTS["paper_relu"]
+    record = json.loads(run(capsys, "fit", "paper_relu", "--style", "json"))
+    assert (record["target"], tuple(record["a"]), tuple(record["b"])) == (
+        start.name,
+        start.a,
+        start.b,
+    )
+    assert (record["form"], record["rms"], record["aim"]) == (start.form, start.rms, "paper")
+    x = np.linspace(-3, 3, 20001)
+    space = {}
+    exec(run(capsys, "fit", "paper_relu", "--style", "python"), space)
+    error = np.abs(space["pau"](x) - np.maximum(x, 0)).max()
+    assert error == pytest.approx(start.max_error, rel=1e-5)  # stored with six digits
+    said = fails(capsys, "fit", "paper_relu", "--degrees", 3, 2, "--q", 0.5)
+    assert "--degrees, --q cannot change it. Leave that out, or fit 'relu'." in said
+    pytest.importorskip("matplotlib")
+    run(capsys, "fit", "paper_relu", "--plot", tmp_path / "fit.png")
+
+
+def test_a_long_search_says_so_and_can_be_stopped(capsys, monkeypatch):
+    monkeypatch.setattr("padenet.cli.fit.WORD_AFTER", 0.0)
+    assert main(["fit", "tanh", *map(str, SMALL)]) == 0
+    assert "searching for 0 s" in capsys.readouterr().err
+
+    def stopped(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("padenet.cli.fit.WORD_AFTER", 60.0)
+    monkeypatch.setattr(sys.modules["padenet.fit"], "search", stopped)
+    assert main(["fit", "tanh"]) == 130
+    assert capsys.readouterr().err == "padenet: interrupted.\n"
 
 
 def test_fit_errors(capsys, tmp_path):
     assert "unknown target 'gleu'. Did you mean 'gelu'?" in fails(capsys, "fit", "gleu")
+    assert "unknown target 'GELU'. Did you mean 'gelu'?" in fails(capsys, "fit", "GELU")
     assert "nothing to fit" in fails(capsys, "fit")
     assert "unknown form 'sfae'" in fails(capsys, "fit", "tanh", "--form", "sfae")
     assert "No such file" in fails(capsys, "fit", "--table", tmp_path / "none.csv")
@@ -149,6 +187,57 @@ def test_fit_errors(capsys, tmp_path):
     assert "names no format" in fails(
         capsys, "fit", "tanh", *SMALL, "--plot", tmp_path / "figure.doc"
     )
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (["--degrees", 100, 100], r"degrees=\(100, 100\) are more .*: at most 32"),
+        (["--interval", 0, 1e300], r"looks at \[0, 1e\+300\], .* too large .* within ±1e\+58"),
+        (["--interval", 0, 1e-300], r"looks at \[0, 1e-300\], .* too small .* and 2e-58 apart"),
+        (["--interval", "-1.7e308", 1.7e308], r"must be finite with low < high"),
+        (["--interval", 1e10, 1e10 + 1], r"no fit of degrees .* on \[10000000000, 10000000001\]"),
+    ],
+)
+def test_fits_that_float64_cannot_do(capsys, options, said):
+    """Once warnings of NumPy, F = 0/1 or 1e29 off, with exit code 0; or minutes of silence."""
+    assert re.search(said, fails(capsys, "fit", "gelu", *options))
+
+
+@pytest.mark.parametrize(
+    "content, said",
+    [
+        (b"1,2\n", "table.csv: the table f has 1 distinct x"),
+        (b"".join(b"%d,nan\n" % i for i in range(20)), "table.csv: the table f has nan at x=0"),
+        (b"".join(b"%d,%de200\n" % (i, i) for i in range(20)), "values up to 1.9e+201, too large"),
+        (b"\xff\xfe\x00", "table.csv is no text"),
+        (b"", "table.csv has no lines"),
+    ],
+)
+def test_a_bad_table_is_named(capsys, tmp_path, content, said):
+    file = tmp_path / "table.csv"
+    file.write_bytes(content)
+    message = fails(capsys, "fit", "--table", file)
+    assert said in message and str(file) in message
+
+
+def test_out_that_is_no_file(capsys, tmp_path, monkeypatch):
+    """Told before the search, which may take long."""
+    monkeypatch.setattr(sys.modules["padenet.fit"], "search", None)
+    for place in ("/", ".", tmp_path):
+        said = fails(capsys, "fit", "tanh", "--out", place)
+        assert f"{place} cannot be written: it is a directory. Name a file." in said
+    assert "nowhere is not a directory" in fails(
+        capsys, "fit", "tanh", "--out", tmp_path / "nowhere" / "fit.txt"
+    )
+    monkeypatch.undo()
+
+    def refuse(path, *args, **options):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    said = fails(capsys, "fit", "tanh", *SMALL, "--out", tmp_path / "fit.txt")
+    assert f"Permission denied: '{tmp_path / 'fit.txt'}'" in said  # not the temporary name
 
 
 def save_model(path, wrap=lambda state: state, **options):
@@ -240,6 +329,14 @@ def test_inspect_errors(capsys, tmp_path):
     file.write_bytes(b"nothing")
     assert "is no checkpoint of tensors" in fails(capsys, "inspect", file)
     assert "No such file" in fails(capsys, "inspect", tmp_path / "none.pt")
+    for command in (["inspect"], ["plot", "--out", tmp_path / "never.png"]):
+        said = fails(capsys, *command, "starts", "--form", "free")
+        assert "form='free' is about a checkpoint, not starts. Leave it out." in said
+    said = fails(capsys, "inspect", "starts", "--interval", 0, 1e300)
+    assert "goes beyond ±2e+26, where powers of x are too large" in said
+    with pytest.raises(SystemExit, match="2"):
+        main(["plot", "starts", "--out", "never.png", "--columns", "0"])
+    assert "0 is not at least 1" in capsys.readouterr().err
     aim = ["--aim", "near"]
     assert "aim='near' is about the stored starts" in fails(capsys, "inspect", file, *aim)
 

@@ -47,3 +47,13 @@ def test_tables_of_coefficients_are_no_matrices():
     assert [id(p) for p in matrices["params"]] == [id(model[3].weight)]
     assert len(weights["params"]) == 3
     assert all(p.ndim == 2 for p in coefficients["params"])
+
+
+def test_a_schedule_of_rates_by_group_keeps_that_of_the_coefficients():
+    """As docs/stability.md has it; one number for all groups would take its place."""
+    model = nn.Sequential(nn.Linear(2, 2), padenet.PAU())
+    optimizer = torch.optim.AdamW(param_groups(model, lr=0.1, coefficient_lr=0.001))
+    rates = [group["lr"] for group in optimizer.param_groups]
+    torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=rates, total_steps=10)
+    first, second = (group["lr"] for group in optimizer.param_groups)
+    assert abs(second / first - 0.01) < 4 * 2**-52  # a product and a quotient each

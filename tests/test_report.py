@@ -10,6 +10,7 @@ import pytest
 from runs import entries, lost, make_run, seeds, table2
 
 from padenet.cli import main
+from padenet.experiments.packed import pack
 from padenet.experiments.report import write_report
 from padenet.experiments.report.cells import collect
 from padenet.experiments.report.curves import curve, mean_curve, plot_curves
@@ -21,7 +22,7 @@ from padenet.experiments.report.page.data import unit_records
 from padenet.experiments.report.paper import paper_cell
 from padenet.experiments.report.results import mark_best, results_tables
 from padenet.experiments.report.table import Column, Entry, Table
-from padenet.experiments.store import RESULT, Run, pack
+from padenet.experiments.store import Run
 
 
 @pytest.mark.parametrize(
@@ -239,7 +240,7 @@ def test_whole_report(tmp_path):
     command = ["report", str(tmp_path / "runs.jsonl.gz"), "--out", str(out), "--title", "T & <b>U|"]
     assert main(command) == 0
     written = sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file())
-    tables = ["differences", "lost", "results-mnist", "settings", "wins"]
+    tables = ["differences", "lost", "results-mnist", "settings", "wins", "wins-decided"]
     figures = [f"{k}-mnist-vgg-{u}" for k in ("coefficients", "units") for u in ("pau", "rpau")]
     figures.append("curves-mnist-vgg")
     assert written == sorted(
@@ -260,6 +261,10 @@ def test_whole_report(tmp_path):
     assert (out / "figures/units-mnist-vgg-rpau.pdf").read_bytes()[:4] == b"%PDF"
 
 
+NOTHING = {"status": "failed", "reason": "a|b", "epochs": 0, "seconds": 0}
+NOTHING |= {"test_accuracy": None, "best_accuracy": None}
+
+
 @pytest.mark.parametrize(
     "runs",
     [
@@ -269,7 +274,7 @@ def test_whole_report(tmp_path):
             make_run(status="diverged", stop=0),
             make_run(activation="gelu", status="unfinished", stop=0),
         ],
-        [Run(make_run().config, [], dict.fromkeys(RESULT) | {"status": "failed", "reason": "a|b"})],
+        [Run(make_run().config, [], NOTHING)],
     ],
     ids=["one run with groups", "no units", "nothing finished", "no metrics"],
 )

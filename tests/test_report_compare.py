@@ -10,6 +10,7 @@ from runs import entries, lost, seeds
 from padenet.experiments.report.cells import collect
 from padenet.experiments.report.compare import count_wins, holm, paired_differences
 from padenet.experiments.report.comparisons import comparison_tables
+from padenet.experiments.report.formats import to_csv, to_html, to_latex, to_markdown
 from padenet.experiments.report.paper import paper_wins
 
 
@@ -55,8 +56,41 @@ def test_no_test_without_a_spread(values):
     cells = collect([*seeds("pau", [v + 1 for v in values]), *seeds("relu", values)])
     (found,) = paired_differences(cells)
     assert (found.mean, found.interval, found.p, found.p_holm) == (1.0, None, None, None)
-    row = [e.text for e in comparison_tables(cells)[1].rows[0]]
+    row = [e.text for e in comparison_tables(cells)[2].rows[0]]
     assert row[4:] == [str(len(values)), "+1.00", "–", "–", "–"]
+
+
+def test_wins_beyond_noise():
+    """Better means alone decide nothing: +1.0 ± 0.06 does, in one cell; +0.1 ± 2 does not."""
+    sure = [[91.0, 91.1, 90.9, 91.05, 90.95], [90.0, 90.0, 90.0, 90.0, 90.0]]
+    chance = [[91.0, 88.0, 92.5, 90.0, 89.0], [90.0, 90.0, 90.0, 90.0, 90.0]]
+    runs = []
+    for net, (ours, theirs) in {"lenet": sure, "vgg": chance, "vgg8": sure[::-1]}.items():
+        runs += [*seeds("pau", ours, net=net), *seeds("relu", theirs, net=net)]
+    runs += [*seeds("elu", [80.0] * 4), lost("elu", 4)]  # its survivors are far worse
+    runs += seeds("swish", [80.0], net="vgg")
+    plain, decided, differences = comparison_tables(collect(runs))
+    assert entries(plain, "ReLU")[:4] == ["2", "0", "1", "0"]
+    assert entries(decided, "ReLU") == ["1", "1", "1", "0"]
+    assert entries(plain, "ELU")[:4] == ["1", "0", "0", "0"]
+    assert entries(decided, "ELU") == ["0", "0", "0", "1"]
+    assert entries(decided, "Swish") == ["0", "0", "0", "1"]
+    marked = [d for d in differences.records if d["p_holm"] is not None and d["p_holm"] < 0.05]
+    assert [(d["net"], d["baseline"]) for d in marked if d["baseline"] == "ReLU"] == [
+        ("lenet", "ReLU"),
+        ("vgg8", "ReLU"),
+    ]
+    relu = decided.records[[r["baseline"] for r in decided.records].index("ReLU")]
+    assert relu == {"unit": "PAU", "baseline": "ReLU"} | dict.fromkeys(
+        ("better", "undecided", "worse"), 1
+    ) | {"open": 0}
+    for write, head in (
+        (to_markdown, "PAU: undecided"),
+        (to_latex, "undecided"),
+        (to_csv, "undecided"),
+    ):
+        assert head in write(decided)
+    assert 'id="wins-decided"' in to_html(decided)
 
 
 def test_a_labelled_unit_meets_the_baselines_of_its_label():

@@ -18,7 +18,8 @@ def test_page_is_whole(page):
     links = [a.text for a in find(page, "nav a")]
     assert headings == links
     assert links[:3] == ["Results", "Learning curves", "Learned activations"]
-    assert links[3:6] == ["Wins and losses", "Paired differences", "Runs without a value"]
+    comparisons = ["Wins and losses", "Wins and losses beyond noise", "Paired differences"]
+    assert links[3:7] == [*comparisons, "Runs without a value"]
 
 
 def test_page_asks_no_network(page):

@@ -7,8 +7,8 @@ from runs import lost, make_run, seeds
 
 from padenet.cli import main
 from padenet.experiments import report
+from padenet.experiments.packed import pack
 from padenet.experiments.report import publish, write_report
-from padenet.experiments.store import pack
 
 
 @pytest.fixture

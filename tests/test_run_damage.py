@@ -157,6 +157,22 @@ def test_a_directory_that_is_not_ours(tmp_path, number, said, monkeypatch):
         train(TINY, tmp_path / "run")
 
 
+def test_a_finished_run_where_nothing_can_be_written(tmp_path, capsys, monkeypatch):
+    command = ["train", "--activation", "relu", "--epochs", "1", "--out", str(tmp_path)]
+    assert main(command) == 0
+    *_, last = capsys.readouterr().out.splitlines()
+
+    def refuse(path, *args, **options):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    monkeypatch.setattr("padenet.experiments.disk.replacing", refuse)
+    assert main(command) == 0
+    assert capsys.readouterr().out.splitlines() == [last]
+    assert main([*command, "--seed", "1"]) == 2
+    assert "cannot be written (Read-only file system)" in capsys.readouterr().err
+
+
 def test_a_failure_is_one_line(begun):
     begun.metrics_file.write_text("5\n")
     with pytest.raises(ValueError, match="not an object"):

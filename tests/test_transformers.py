@@ -250,3 +250,19 @@ def test_names_and_options():
     with pytest.raises(ValueError, match="Did you mean 'gelu'"):
         padenet.register_act2fn("pau_2", "gleu")
     assert "pau_2" not in transformers.activations.ACT2FN
+
+
+def test_the_trainers_own_optimizer_decays_coefficients_and_stabilize_says_so():
+    model, _ = bert("pau")
+    decayed = transformers.Trainer.get_decay_parameter_names(None, model)
+    groups = [
+        {
+            "params": [p for n, p in model.named_parameters() if (n in decayed) == kept],
+            "weight_decay": decay,
+        }
+        for kept, decay in ((True, 0.1), (False, 0.0))
+    ]
+    with pytest.warns(UserWarning, match=r"coefficients of 2 units, such as .*, decay"):
+        padenet.stabilize(model, torch.optim.AdamW(groups, lr=0.01))
+    own = torch.optim.AdamW(padenet.param_groups(model, lr=0.01, weight_decay=0.1))
+    padenet.stabilize(model, own)  # a warning would be an error

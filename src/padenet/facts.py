@@ -108,6 +108,12 @@ def describe(
     a, b, spec = read_coefficients(unit, form, q, group)
     low, high = check_interval(interval)
     A = b if spec.constant else np.concatenate([[0.0], b])
+    most = 1e290 ** (1 / (len(a) + len(A)))  # of x: its powers in P' Q - P Q' are numbers
+    if max(-low, high) > most:
+        raise ValueError(
+            f"interval=({low:g}, {high:g}) goes beyond ±{most:.1g}, where powers of x are too "
+            "large for float64. The tails say what F does far out."
+        )
     pieces = _pieces(A, spec, low, high)
     roots = zeros(pieces[0].Q, low, high) if spec.form == "free" else []
     poles = [x for x in roots if not vanishes(a, x)]

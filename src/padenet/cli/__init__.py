@@ -8,6 +8,7 @@ so that ``padenet --help`` is quick.
 import argparse
 import importlib
 import os
+import re
 import sys
 
 import padenet
@@ -23,12 +24,14 @@ COMMANDS: tuple[str, ...] = (
     "sweep",
     "train",
 )
+GO_ON = ("prune", "sweep", "train")
+NEGATIVE = re.compile(r"-(\d|\.\d|inf|nan)")  # argparse takes -1e3 for an option before 3.14
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="padenet", description="Learnable rational activations.")
     parser.add_argument("--version", action="version", version=f"padenet {padenet.__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
         module = importlib.import_module(f"padenet.cli.{name}")
         text = module.__doc__ or ""
@@ -39,6 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(command)
+        command._negative_number_matcher = NEGATIVE
         command.set_defaults(run=module.run)
     return parser
 
@@ -57,7 +61,6 @@ def main(argv: list[str] | None = None) -> int:
         print(f"padenet: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(
-            "padenet: interrupted. Repeat the command: runs go on where they were.", file=sys.stderr
-        )
+        fix = " Repeat the command: runs go on where they were." if args.command in GO_ON else ""
+        print(f"padenet: interrupted.{fix}", file=sys.stderr)
         return 130

@@ -17,8 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("source", help="a checkpoint of torch or safetensors, or the word starts")
     add("--interval", nargs=2, type=float, default=(-3.0, 3.0), metavar=("LOW", "HIGH"))
-    add("--form", default="safe", help="of units whose checkpoint does not say it")
-    add("--q", type=float, default=1.0, help="constant of their denominators, likewise")
+    add("--form", help="of units whose checkpoint does not say it (default: safe)")
+    add("--q", type=float, help="constant of their denominators, likewise (default: 1)")
     add("--aim", help="of the stored starts: wide, near or steady; default: what suits each")
     add("--units", metavar="PATTERN", help="only units with such names, e.g. 'layer1.*'")
     add("--json", action="store_true", help="print all facts as JSON")
@@ -27,9 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from padenet.figures import plot, save
-    from padenet.units import read_units
 
-    units = read_units(args.source, args.form, args.q, args.units, args.aim)
+    units = read(args)
     interval = tuple(args.interval)
     rows = []
     for name, unit in units.items():
@@ -39,6 +38,17 @@ def run(args: argparse.Namespace) -> None:
     if args.plot:
         save(plot(units, interval=interval), args.plot)
     print(_json(args.source, rows) if args.json else _table(rows))
+
+
+def read(args: argparse.Namespace) -> Any:
+    """The units that the options name. Stored starts have a form and a q of their own."""
+    from padenet.units import STORED, read_units
+
+    given = {k: v for k in ("form", "q") if (v := getattr(args, k)) is not None}
+    if args.source == STORED and given:
+        name, value = next(iter(given.items()))
+        raise ValueError(f"{name}={value!r} is about a checkpoint, not {STORED}. Leave it out.")
+    return read_units(args.source, pattern=args.units, aim=args.aim, **given)
 
 
 def _describe(unit: Any, interval: Any, group: int) -> Any:

@@ -60,7 +60,7 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("place")
     group.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1")
     group.add_argument("--data-dir", help="directory of the data sets (or PADENET_DATA)")
-    group.add_argument("--threads", type=_positive, help="CPU threads of each process")
+    group.add_argument("--threads", type=positive, help="CPU threads of each process")
     group.add_argument(
         "--deterministic", action="store_true", help="repeat bit for bit on a GPU too"
     )
@@ -68,7 +68,7 @@ def add_place(parser: argparse.ArgumentParser) -> None:
         "--compile", action="store_true", help="train compiled code: faster, after some seconds"
     )
     group.add_argument("--no-graph", action="store_true", help="no CUDA graphs")
-    group.add_argument("--workers", type=_positive, default=4, help="processes that decode images")
+    group.add_argument("--workers", type=positive, default=4, help="processes that decode images")
 
 
 def make_place(args: argparse.Namespace, deadline: float = math.inf) -> "Place":
@@ -106,7 +106,8 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
     return {k: v for k, v in vars(args).items() if k in names}
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """The type of options that count something."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is not at least 1")

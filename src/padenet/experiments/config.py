@@ -134,7 +134,7 @@ def check(name: str, value: Any) -> None:
     if name in RANGES:
         _check_number(name, value, hint)
     elif name == "aim":
-        if value is not None and value not in AIMS:
+        if value is not None and (not isinstance(value, str) or value not in AIMS):
             raise unknown("aim", value, AIMS)
     elif not isinstance(value, str):
         raise ValueError(f"{name}={value!r} must be a text.")

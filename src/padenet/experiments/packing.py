@@ -8,7 +8,8 @@ from pathlib import Path
 
 from padenet.experiments.config import Config
 from padenet.experiments.disk import write, writing
-from padenet.experiments.store import Run, RunDirectory, pack, read_runs
+from padenet.experiments.packed import pack, read_runs
+from padenet.experiments.store import Run, RunDirectory
 
 
 def read_sources(sources: Iterable[str | Path], *, last: bool = False) -> list[Run]:

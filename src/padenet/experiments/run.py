@@ -24,7 +24,8 @@ from padenet.experiments.learner import Learner
 from padenet.experiments.machine import describe_machine
 from padenet.experiments.nets import NETS
 from padenet.experiments.ranks import Ranks
-from padenet.experiments.store import Metrics, RunDirectory
+from padenet.experiments.records import Metrics
+from padenet.experiments.store import RunDirectory
 from padenet.extras import unknown
 from padenet.pruning import Pruning
 from padenet.registry import ACTIVATIONS
@@ -107,8 +108,10 @@ def steps(
     directory = RunDirectory(path)
     with ExitStack() as stack:
         if ranks.leads:
-            stack.enter_context(directory.locked())
-            directory.claim(config)
+            directory.check(config)
+            if directory.result() is None:  # a finished run may lie where no lock can be
+                stack.enter_context(directory.locked())
+                directory.claim(config)
         ranks.wait()
         if directory.result() is not None:
             return

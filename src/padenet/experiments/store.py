@@ -1,4 +1,4 @@
-"""The directory of a run, and runs packed into one file.
+"""The directory of a run.
 
     config.json     the record of the run
     metrics.jsonl   one line an epoch, from epoch 0, before training, on
@@ -7,22 +7,32 @@
     failure.json    why the run stopped, until it is continued
     pruning.json    which filters the net starts without; only for pruned nets
 
-Every file is written under a temporary name and renamed, so none is ever half there.
+Every file is written under a temporary name and renamed, so none is ever half there. Records carry
+checksums, as the checkpoint does.
 """
 
-import gzip
 import json
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 
+from padenet.experiments.checksums import sealed, unsealed
 from padenet.experiments.config import Config
 from padenet.experiments.disk import write, writing
+from padenet.experiments.records import (
+    Metrics,
+    expect,
+    expect_failure,
+    expect_line,
+    expect_pruning,
+    expect_result,
+    expect_run,
+)
 
 try:
     import fcntl
@@ -30,10 +40,6 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 T = TypeVar("T")
-Metrics = dict[str, Any]
-# Some of what every one has.
-RESULT = ("status", "reason", "epochs", "test_accuracy", "seconds")
-LINE = ("epoch", "test_accuracy", "seconds")
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ class RunDirectory:
         self._make()
         self.check(config)
         if not self.begun():
-            write(self.config_file, config.to_json() + "\n")  # nothing is lost with the old one
+            _write(self.config_file, asdict(config))  # nothing is lost with the old one
 
     def begun(self) -> list[str]:
         """The names of files that tell what the run did."""
@@ -124,25 +130,25 @@ class RunDirectory:
             return []
         return list(
             read_lines(
-                self.metrics_file.read_bytes(),
+                self.metrics_file.read_bytes().splitlines(keepends=True),
                 self.metrics_file,
-                lambda line: expect(line, LINE),
+                expect_line,
                 "Put back a copy, or delete it and checkpoint.pt to start the run again.",
             )
         )
 
     def write_metrics(self, lines: Iterable[Metrics]) -> None:
-        write(self.metrics_file, "".join(json.dumps(line) + "\n" for line in lines))
+        write(self.metrics_file, lambda file: file.write(sealed(lines)))
 
     def write_result(self, result: dict[str, Any]) -> None:
-        write(self.result_file, json.dumps(result, indent=2) + "\n")
+        _write(self.result_file, result)
         self.failure_file.unlink(missing_ok=True)
 
     def write_failure(self, error: BaseException | str) -> None:
         """Best effort: the disk may be what failed."""
         reason = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         with suppress(OSError):
-            write(self.failure_file, json.dumps({"reason": reason}, indent=2) + "\n")
+            _write(self.failure_file, {"reason": reason})
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -190,8 +196,7 @@ class RunDirectory:
     def failure(self) -> str:
         """Why the run stopped, where that is known."""
         try:
-            failure = read_json(self.failure_file, lambda found: expect(found, ("reason",)))
-            return str(failure["reason"])
+            return str(read_json(self.failure_file, expect_failure)["reason"])
         except FileNotFoundError:  # it goes when the run goes on
             return ""
 
@@ -207,103 +212,44 @@ class RunDirectory:
             raise ValueError(
                 f"{self.config_file} is not the record of a run ({error}). Move it elsewhere."
             ) from error
-        pruning = (
-            self.pruning_file.read_text(encoding="utf-8") if self.pruning_file.exists() else ""
-        )
-        return Run(config, self.metrics(), self.result(), self.failure(), pruning, str(self.path))
+        pruning = ""
+        if self.pruning_file.exists():
+            read_json(self.pruning_file, expect_pruning)
+            pruning = self.pruning_file.read_text(encoding="utf-8")
+        metrics, result = self.metrics(), self.result()
+        try:
+            expect_run(config, metrics, result)
+        except ValueError as error:
+            raise ValueError(
+                f"{self.metrics_file} is not what it should be ({error}). Put back a copy, or "
+                "delete the directory to start the run again."
+            ) from error
+        return Run(config, metrics, result, self.failure(), pruning, str(self.path))
 
 
 def read_json(
     path: Path, make: Callable[[Any], T], fix: str = "Delete it or put back a copy."
 ) -> T:
     try:
-        return make(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
+        (found,) = unsealed([path.read_bytes()])
+        return make(found)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not what it should be ({error}). {fix}") from error
 
 
-def expect(found: Any, names: Iterable[str] = ()) -> dict[str, Any]:
-    """An object that has at least these names."""
-    if not isinstance(found, dict):
-        raise ValueError(f"a {type(found).__name__}, not an object")
-    if missing := [name for name in names if name not in found]:
-        raise ValueError(f"without {', '.join(missing)}")
-    return found
-
-
-def expect_result(found: Any) -> dict[str, Any]:
-    result = expect(found, RESULT)
-    status, accuracy = result["status"], result["test_accuracy"]
-    if status not in ("done", "diverged", "failed"):
-        raise ValueError(f"status is {status!r}, not done, diverged or failed")
-    if accuracy is not None and not (type(accuracy) in (int, float) and 0 <= accuracy <= 100):
-        raise ValueError(f"test_accuracy is {accuracy!r}, not a percentage")
-    return result
+def _write(path: Path, record: dict[str, Any]) -> None:
+    write(path, lambda file: file.write(sealed([record], indent=2)))
 
 
 def read_lines(
-    content: bytes, path: Path, make: Callable[[Any], T], fix: str = "Put back a copy."
+    lines: Iterable[bytes], path: Path, make: Callable[[Any], T], fix: str = "Put back a copy."
 ) -> Iterator[T]:
-    for number, line in enumerate(content.splitlines(), 1):
-        try:
-            yield make(json.loads(line))
-        except ValueError as error:
-            raise ValueError(
-                f"{path}, line {number} is not what it should be ({error}). {fix}"
-            ) from error
-
-
-def read_runs(source: str | Path) -> list[Run]:
-    """All runs under a directory, at any depth, or in a packed file; sorted by name."""
-    source = Path(source)
-    if source.is_dir():
-        runs = [RunDirectory(p.parent).read() for p in source.rglob("config.json")]
-    elif source.exists():
-        try:
-            with gzip.open(source) as file:
-                content = file.read()
-        except (OSError, EOFError) as error:
-            raise ValueError(
-                f"{source} is not a whole file of packed runs ({error}). Put back a copy."
-            ) from error
-        runs = [replace(run, place=str(source)) for run in read_lines(content, source, _unpacked)]
-    else:
-        raise FileNotFoundError(
-            f"{source} is not there. Name a directory of runs or a packed file."
-        )
-    if not runs:
-        why = "no config.json under it" if source.is_dir() else "the file is empty"
-        raise ValueError(f"{source} holds no runs: {why}.")
-    return sorted(runs, key=lambda run: run.config.name)
-
-
-def _unpacked(found: Any) -> Run:
-    record = expect(found, ("config", "metrics", "result"))
-    config, metrics, result = (record[name] for name in ("config", "metrics", "result"))
-    if not isinstance(metrics, list):
-        raise ValueError(f"metrics is a {type(metrics).__name__}, not a list")
-    return Run(
-        Config.from_dict(expect(config)),
-        [expect(line, LINE) for line in metrics],
-        None if result is None else expect_result(result),
-        record.get("failure", ""),
-        record.get("pruning", ""),
-    )
-
-
-def pack(runs: Iterable[Run], path: str | Path) -> None:
-    """Write runs into one file, without checkpoints; the same runs give the same bytes."""
-    lines = []
-    for run in runs:
-        record = asdict(run)
-        del record["place"]
-        for name in ("failure", "pruning"):
-            if not record[name]:
-                del record[name]
-        lines.append(json.dumps(record))
-
-    def content(file: IO[bytes]) -> None:
-        with gzip.GzipFile(fileobj=file, mode="wb", mtime=0, filename="") as packed:
-            packed.write("".join(f"{line}\n" for line in lines).encode())
-
-    write(Path(path), content)
+    number = 1
+    try:
+        for found in unsealed(lines):
+            yield make(found)
+            number += 1
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{path}, line {number} is not what it should be ({error}). {fix}"
+        ) from error

@@ -28,7 +28,8 @@ def plot_fit(
 
     Where the aim looks beyond the interval, so does the figure; there the ground is grey.
     """
-    span = reach(found.interval) if callable(target) and AIMS[found.aim].beyond else found.interval
+    beyond = callable(target) and found.aim in AIMS and AIMS[found.aim].beyond
+    span = reach(found.interval) if beyond else found.interval
     if callable(target):
         x = np.linspace(*span, POINTS)
         y = _at(target, x)

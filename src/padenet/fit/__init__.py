@@ -18,6 +18,7 @@ import torch.nn.functional as F
 
 from padenet.aims import Aim, find_aim
 from padenet.coefficients import find_start
+from padenet.extras import unknown
 from padenet.fit.samples import Array, Data, Function, sample, tabulate
 from padenet.fit.search import OPTIMA_REFINED, Problem, candidates, strays
 from padenet.fit.series import pade
@@ -28,6 +29,8 @@ __all__ = ["TARGETS", "Fit", "fit", "fit_function", "gain", "pade"]
 
 NORMS = ("rms", "max")
 SAME = 1.001  # of two optima this close the first is taken
+MOST = 32  # of a degree: on the way there powers of x lose all digits, and ReLU's error grows
+POWERS = 1e290  # the greatest power of an x, or of 1 / x, that leaves room to compute with
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def fit(
     Args:
         f: A function of a tensor or an array, elementwise; an ``nn.Module``; or a table, the pair
             (x, y) of its arguments and values, one-dimensional.
-        degrees: (m, n) of P and Q.
+        degrees: (m, n) of P and Q, at most 32.
         interval: (low, high), by default (-3, 3) or that of the table.
         form: "safe", "abs_terms", "free" (without a pole on the interval) or "offset".
         q: Constant of the denominator of "safe" and "offset", in [1e-6, 1].
@@ -108,8 +111,13 @@ def fit(
     """
     check_spec(Spec(form, q))
     m, n = check_degrees(degrees)
+    if max(m, n) > MOST:
+        raise ValueError(
+            f"degrees=({m}, {n}) are more than a fit in float64 can use: at most {MOST}. Most "
+            "functions are as close as rounding lets them be by (16, 16)."
+        )
     if norm not in NORMS:
-        raise ValueError(f"unknown norm {norm!r}. Known: {', '.join(NORMS)}.")
+        raise unknown("norm", norm, NORMS)
     if aim is None:
         aim = "wide" if callable(f) and interval is None and norm == "rms" else "near"
     weights = find_aim(aim)
@@ -123,6 +131,7 @@ def search(f: Any, wanted: Fit, interval: tuple[float, float] | None, aim: Aim) 
     """``wanted`` with its interval, coefficients and errors."""
     (m, n), form, q, norm = wanted.degrees, wanted.form, wanted.q, wanted.norm
     data = sample(f, interval, aim.beyond) if callable(f) else tabulate(f, interval, m + n + 1)
+    _check_size(data, max(m, n))
     wanted = replace(wanted, interval=data.interval)
     sets = [tuple(range(form != "offset", n + 1))]
     if form in ("safe", "offset") and n > 1 and not (aim.least and n % 2):
@@ -143,7 +152,28 @@ def search(f: Any, wanted: Fit, interval: tuple[float, float] | None, aim: Aim) 
         if best is None or smallest * aim.simpler + data.rounding < least:
             best, least = chosen, smallest
     assert best is not None
+    nothing = _measure(np.zeros(m + 1), np.zeros(0), data, wanted)
+    if not _weigh(best, data, aim) <= aim.stray * _weigh(nothing, data, aim):
+        low, high = data.interval
+        raise ValueError(
+            f"no fit of degrees ({m}, {n}) on [{low:.12g}, {high:.12g}]: the best one found has an "
+            f"rms error of {best.rms:.3g}, and 0 has {nothing.rms:.3g}. Powers of x lose their "
+            "digits far from 0: shift or scale x, or lower the degrees."
+        )
     return best
+
+
+def _check_size(data: Data, degree: int) -> None:
+    """Refuse x whose powers, and values whose squares, are no numbers in float64."""
+    (low, high), most = data.span, POWERS ** (1 / max(degree, 2))
+    if not (max(-low, high) <= most and (high - low) / 2 >= 1 / most):
+        raise ValueError(
+            f"the fit looks at [{low:g}, {high:g}], where powers up to {degree} of x are too large "
+            f"or too small for float64. Keep the ends within ±{most:.1g} and {2 / most:.1g} apart, "
+            "or scale x."
+        )
+    if (value := max(float(np.abs(y).max()) for _, y, _ in data.levels)) > POWERS**0.5:
+        raise ValueError(f"the fit has values up to {value:g}, too large to square. Scale them.")
 
 
 def _check_aim(name: str, aim: Aim, function: bool, n: int, form: str, norm: str) -> None:

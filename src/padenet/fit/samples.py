@@ -166,7 +166,7 @@ def check_interval(interval: Any) -> tuple[float, float]:
         raise TypeError(
             f"interval={interval!r} must be a pair (low, high), e.g. (-3, 3)."
         ) from None
-    if not (np.isfinite([low, high]).all() and low < high):
+    if not (low < high and np.isfinite(high - low)):
         raise ValueError(
             f"interval=({low:g}, {high:g}) must be finite with low < high, e.g. (-3, 3)."
         )

@@ -10,6 +10,7 @@ from padenet.experiments.report.table import DIGITS
 from padenet.extras import require
 
 CONFIDENCE = 0.95
+SIGNIFICANT = 0.05
 
 
 @dataclass
@@ -22,6 +23,9 @@ class Wins:
     equal: int = 0
     worse: int = 0
     open: int = 0  # not compared
+
+    def count(self, outcome: str) -> None:
+        setattr(self, outcome, getattr(self, outcome) + 1)
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,20 @@ class Difference:
     interval: tuple[float, float] | None = None  # of the mean, at CONFIDENCE
     p: float | None = None  # of the paired t-test, two-sided
     p_holm: float | None = None
+    broke: bool = False  # a side has seeds that diverged or failed
+
+    @property
+    def significant(self) -> bool:
+        return self.p_holm is not None and self.p_holm < SIGNIFICANT
+
+    @property
+    def outcome(self) -> str:
+        """Of the test, where there is one and no side is left with its survivors."""
+        if self.broke or self.p_holm is None or self.mean is None:
+            return "open"
+        if not self.significant:
+            return "equal"
+        return "better" if self.mean > 0 else "worse"
 
 
 def pairs(cells: list[Cell]) -> Iterator[tuple[Cell, Cell]]:
@@ -57,8 +75,16 @@ def count_wins(cells: list[Cell]) -> list[Wins]:
         names = (unit.key.row, other.key.row)
         wins = found.setdefault(names, Wins(*names))
         left, right = unit.summary(), other.summary()
-        outcome = _outcome(left, right)
-        setattr(wins, outcome, getattr(wins, outcome) + 1)
+        wins.count(_outcome(left, right))
+    return list(found.values())
+
+
+def count_decided(differences: list[Difference]) -> list[Wins]:
+    """By the tests: what they do not tell apart is equal, what they cannot compare is open."""
+    found: dict[tuple[str, str], Wins] = {}
+    for d in differences:
+        names = (d.unit.row, d.baseline.row)
+        found.setdefault(names, Wins(*names)).count(d.outcome)
     return list(found.values())
 
 
@@ -85,13 +111,14 @@ def _difference(unit: Cell, other: Cell) -> Difference:
     left, right = unit.values(), other.values()
     both = [left[seed] - right[seed] for seed in left if seed in right]
     recorded = len({r.config.seed for cell in (unit, other) for r in cell.runs})
-    keys = (unit.key, other.key, len(both), recorded)
+    broke = unit.summary().broke or other.summary().broke
+    mean = statistics.fmean(both) if both else None
+    found = Difference(unit.key, other.key, len(both), recorded, mean, broke=broke)
     if len(both) < 2 or len({round(d, 9) for d in both}) == 1:  # the t-test needs a spread
-        return Difference(*keys, statistics.fmean(both) if both else None)
+        return found
     test = require("scipy.stats", "plots").ttest_1samp(both, 0.0)
     low, high = test.confidence_interval(CONFIDENCE)
-    interval = (float(low), float(high))
-    return Difference(*keys, statistics.fmean(both), interval, float(test.pvalue))
+    return replace(found, interval=(float(low), float(high)), p=float(test.pvalue))
 
 
 def holm(p: list[float]) -> list[float]:

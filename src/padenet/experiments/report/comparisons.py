@@ -6,8 +6,10 @@ from typing import Any
 from padenet.experiments.report.cells import Cell, Key
 from padenet.experiments.report.compare import (
     CONFIDENCE,
+    SIGNIFICANT,
     Difference,
     Wins,
+    count_decided,
     count_wins,
     paired_differences,
 )
@@ -24,32 +26,23 @@ from padenet.experiments.report.table import (
     text_columns,
 )
 
-SIGNIFICANT = 0.05
-
 
 def comparison_tables(cells: list[Cell]) -> list[Table]:
-    """Wins and paired differences; none where there is no unit or no baseline."""
+    """Wins by means and by tests, and paired differences; none without a unit or a baseline."""
     wins, differences = count_wins(cells), paired_differences(cells)
-    return [wins_table(wins), differences_table(differences)] if wins else []
+    if not wins:
+        return []
+    decided = count_decided(differences)
+    return [wins_table(wins), decided_table(decided), differences_table(differences)]
 
 
 def wins_table(wins: list[Wins]) -> Table:
     """A row a baseline: better / equal / worse for every unit, and the paper's count."""
-    units = list(dict.fromkeys(w.unit for w in wins))
-    found = {(w.unit, w.baseline): w for w in wins}
-    columns = [Column("baseline", numeric=False)]
-    outcomes = ("better", "equal", "worse", "open")
-    columns += [Column(t, unit) for unit in units for t in outcomes]
+    columns, rows = _counts(wins, "equal")
     columns += [Column(t, "PAU or RPAU in the paper") for t in ("≥", "<")]
-    rows = []
-    for baseline in dict.fromkeys(w.baseline for w in wins):
-        line = [Entry(baseline)]
-        for unit in units:
-            w = found.get((unit, baseline))
-            line += [_whole(getattr(w, t) if w else None) for t in outcomes]
-        printed = next((paper_wins(k) for k, v in BASELINES.items() if v == baseline), None)
-        line += [_whole(n) for n in printed or (None, None)]
-        rows.append(line)
+    for row in rows:
+        key = next((k for k, v in BASELINES.items() if v == row[0].text), "")
+        row += [_whole(n) for n in paper_wins(key) or (None, None)]
     caption = (
         "In how many cells, each a data set and net, the unit’s mean is better than, equal to or "
         "worse than the baseline’s, in the digits shown. A side with diverged or failed seeds is "
@@ -57,6 +50,37 @@ def wins_table(wins: list[Wins]) -> Table:
         "has no finished run. The paper counted PAU and RPAU together, over its own experiments."
     )
     return Table("wins", "Wins and losses", caption, columns, rows, [asdict(w) for w in wins])
+
+
+def decided_table(wins: list[Wins]) -> Table:
+    """The same, counting only what the tests tell apart."""
+    columns, rows = _counts(wins, "undecided")
+    caption = (
+        "In how many cells the unit is better or worse than the baseline by more than chance "
+        f"explains: p (Holm) < {SIGNIFICANT} in the table of paired differences. “Undecided” is a "
+        "difference that these seeds do not tell from 0, which is no proof of equality; “open” "
+        "cells have no test, or a side with diverged or failed seeds, whose survivors are not "
+        "comparable."
+    )
+    records = [{"undecided" if k == "equal" else k: v for k, v in asdict(w).items()} for w in wins]
+    return Table("wins-decided", "Wins and losses beyond noise", caption, columns, rows, records)
+
+
+def _counts(wins: list[Wins], equal: str) -> tuple[list[Column], list[list[Entry]]]:
+    """A row a baseline, four columns a unit; ``equal`` is the heading of the second."""
+    units = list(dict.fromkeys(w.unit for w in wins))
+    found = {(w.unit, w.baseline): w for w in wins}
+    titles = {"better": "better", "equal": equal, "worse": "worse", "open": "open"}
+    columns = [Column("baseline", numeric=False)]
+    columns += [Column(titles[outcome], unit) for unit in units for outcome in titles]
+    rows = []
+    for baseline in dict.fromkeys(w.baseline for w in wins):
+        row = [Entry(baseline)]
+        for unit in units:
+            w = found.get((unit, baseline))
+            row += [_whole(getattr(w, outcome) if w else None) for outcome in titles]
+        rows.append(row)
+    return columns, rows
 
 
 def differences_table(differences: list[Difference]) -> Table:
@@ -84,7 +108,7 @@ def _difference_row(d: Difference) -> list[Entry]:
     low, high = d.interval or (None, None)
     interval = f"{signed(low)} to {signed(high)}" if d.interval else MISSING
     seeds = f"{d.seeds}/{d.recorded}" if d.seeds < d.recorded else str(d.seeds)
-    mark = BEST if d.p_holm is not None and d.p_holm < SIGNIFICANT else ""
+    mark = BEST if d.significant else ""
     return [
         *(Entry(text) for text in _names(d.unit, d.baseline)),
         Entry(seeds, d.seeds, note="one seed" if d.seeds == 1 else ""),

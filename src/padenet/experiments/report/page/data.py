@@ -4,12 +4,13 @@ some, every table as CSV."""
 import math
 from typing import Any
 
+from padenet.experiments.records import Metrics
 from padenet.experiments.report.cells import Cell, number, rows_of, status
 from padenet.experiments.report.formats import to_csv
 from padenet.experiments.report.names import DASHES, group_of, looks, row_title, title
 from padenet.experiments.report.table import Table
 from padenet.experiments.report.units import finite_units, shown_scale
-from padenet.experiments.store import Metrics, Run
+from padenet.experiments.store import Run
 
 MEASURES = ("test_accuracy", "train_loss", "test_loss")
 CURVE_POINTS = 400  # of a run, at most
