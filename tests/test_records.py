@@ -136,7 +136,7 @@ def report(runs):
         for write in (to_markdown, to_latex, to_csv, to_html):
             write(table)
     facts(runs)
-    embed(page_data(cells))
+    embed(page_data(cells, tables))
 
 
 def test_brackets_without_end(recorded):
