@@ -12,7 +12,7 @@ LAYERS = [
     ["spec", "tracing", "extras", "files", "polynomials"],
     ["aims", "noise", "trust"],
     ["reference"],
-    ["kernels"],
+    ["kernels", "exporting"],
     ["coefficients", "functional", "formula"],
     ["fit"],
     ["nn", "baselines"],
