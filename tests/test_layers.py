@@ -18,7 +18,7 @@ LAYERS = [
     ["nn", "baselines"],
     ["registry", "facts", "units"],
     ["inputs", "convert", "optim", "pruning"],
-    ["figures"],
+    ["figures", "frozen"],
     ["history"],
     ["experiments"],
     ["cli"],

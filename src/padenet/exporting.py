@@ -11,7 +11,9 @@ Up to L that is F. Beyond, F follows its leading terms and grows or decays as it
     |y - F(x)| <= (r_P + r_Q) |F(x)|,    r_P = sum_(j<m) |a_j / a_m| L^(j-m),    r_Q alike for Q
 
 to first order, and 0 where m or n is 0. L is the power of two up to which no sum overflows, 2^28
-for degrees (5, 4) in float32. Two ways lead here:
+for degrees (5, 4) in float32. Where m < n and Q overflows, y is 0 instead of a number below
+2^-126 P(L). NaN gives NaN, and infinity what F tends to, with an error as at the largest x. Poles of
+``free`` are as far off as the rounding of Q moves them. Two ways lead here:
 
 - ``forward`` takes coefficients whose values an exporter does not show. It takes the degrees for
   what they say, and allows for coefficients that add up to 2^14.
@@ -146,7 +148,7 @@ def _spread(c: Tensor, x: Tensor, spec: Spec) -> Sequence[Tensor]:
     dtype = reference.compute_dtype(x)
     c = c if c.dtype == dtype else c.to(dtype)
     if c.ndim == 1:
-        return c.split(1) if x.ndim else c.unbind()
+        return (c.unsqueeze(-1) if x.ndim else c).unbind()
     dim = spec.channel_dim % x.ndim
     channels, groups = x.shape[dim], c.shape[0]
     each = c.t().unsqueeze(-1).expand(-1, -1, channels // groups)

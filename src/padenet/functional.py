@@ -27,8 +27,8 @@ from padenet.spec import FORMS, Spec
 from padenet.tracing import (
     BEFORE_2_12,
     forward_levels,
-    is_exporting,
     is_plain,
+    is_recording,
     is_transforming,
     record_call,
 )
@@ -94,9 +94,9 @@ def apply(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Te
     compiling = torch.compiler.is_compiling()
     if is_transforming() and not compiling and forward_levels() < 2:
         return _Transformable.apply(x, a, b, key, *spec)
-    if is_transforming() or key is not None and _is_recording():
+    if is_transforming() or (key is not None and is_recording()):
         return reference.forward(x, a, b, key, spec)
-    if _is_recording():
+    if is_recording():
         return exporting.forward(x, a, b, spec)
     if compiling and gpu.refuses(x, a, b) is None:
         return _apply_operator(x, a, b, key, spec)
@@ -104,10 +104,6 @@ def apply(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Te
     if compiling and not kernel and BEFORE_2_12:  # whose gradients of a traced Function are wrong
         return reference.forward(x, a, b, key, spec)
     return _Rational.apply(x, a, b, key, spec, native if kernel else reference)
-
-
-def _is_recording() -> bool:
-    return is_exporting() or torch.jit.is_tracing()
 
 
 def _apply_to_jagged(x: Any, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
@@ -205,8 +201,10 @@ def check(x: Tensor, a: Tensor, b: Tensor, spec: Spec) -> None:
             f"x is on {x.device} but a and b are on {a.device} and {b.device}. "
             "Move them together, e.g. unit.to(x.device)."
         )
+    if torch.jit.is_tracing():  # sizes are tensors, and would be taken for constants with a warning
+        return
     check_shapes(a, b, spec)
-    if a.dim() == 2 and not torch.jit.is_tracing():  # to which sizes are tensors
+    if a.dim() == 2:
         _check_groups(x, a.shape[0], spec.channel_dim)
 
 

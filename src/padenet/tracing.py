@@ -42,6 +42,11 @@ def is_exporting() -> bool:
     return torch.compiler.is_exporting()
 
 
+def is_recording() -> bool:
+    """Inside ``torch.export`` or ``torch.jit.trace``: what is run is written down as a program."""
+    return is_exporting() or _is_tracing()
+
+
 def is_plain(*tensors: Tensor | None) -> bool:
     """Every tensor is what its memory says, and nobody records or derives what happens to it."""
     if _is_compiling() or is_transforming() or _is_tracing():
@@ -60,7 +65,7 @@ def record_call(function: Callable[..., Any], args: tuple[Any, ...], options: An
     return tracer.create_proxy("call_function", function, args, options)
 
 
-def record_module(module: nn.Module, x: Proxy) -> Proxy:
+def record_module(module: nn.Module, x: Any) -> Proxy:
     """The call of a module as one node, as if the module were torch's own."""
     path = x.tracer.path_of_module(module)
     if not path:
@@ -68,4 +73,5 @@ def record_module(module: nn.Module, x: Proxy) -> Proxy:
             f"torch.fx cannot record {type(module).__name__} in training as a whole model. "
             "Call eval() first, or put it into an nn.Sequential."
         )
-    return x.tracer.create_proxy("call_module", path, (x,), {})
+    node: Proxy = x.tracer.create_proxy("call_module", path, (x,), {})
+    return node
