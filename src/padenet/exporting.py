@@ -12,8 +12,8 @@ Up to L that is F. Beyond, F follows its leading terms and grows or decays as it
 
 to first order, and 0 where m or n is 0. L is the power of two up to which no sum overflows, 2^28
 for degrees (5, 4) in float32. Where m < n and Q overflows, y is 0 instead of a number below
-2^-126 P(L). NaN gives NaN, and infinity what F tends to, with an error as at the largest x. Poles of
-``free`` are as far off as the rounding of Q moves them. Two ways lead here:
+2^-126 P(L). NaN gives NaN, and infinity what F tends to, with an error as at the largest x. Poles
+of ``free`` are as far off as the rounding of Q moves them. Two ways lead here:
 
 - ``forward`` takes coefficients whose values an exporter does not show. It takes the degrees for
   what they say, and allows for coefficients that add up to 2^14.
@@ -26,10 +26,11 @@ for degrees (5, 4) in float32. Where m < n and Q overflows, y is 0 instead of a 
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from padenet import reference
 from padenet.spec import Spec
@@ -67,6 +68,27 @@ def fixed(x: Tensor, a: Tensor, b: Tensor, rows_a: Rows, rows_b: Rows, spec: Spe
     if plan is None:
         return reference.forward(x, a, b, None, spec)
     return _short(x, a, b, plan, spec)
+
+
+def count_operations(a: Tensor, b: Tensor, spec: Spec) -> int:
+    """How many operations on x ``forward`` records: nodes of an ONNX file, work an element."""
+    if a.ndim == 2:
+        a, b = a[0], b[0]
+    x = torch.zeros(2, 2, device=a.device)  # of a shape that no coefficients have
+    with torch.no_grad(), _Counter(x.shape) as counter:
+        forward(x, a.float(), b.float(), spec)
+    return counter.count
+
+
+class _Counter(TorchDispatchMode):
+    def __init__(self, shape: torch.Size):
+        super().__init__()
+        self.shape, self.count = shape, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        y = func(*args, **(kwargs or {}))
+        self.count += y.shape == self.shape if isinstance(y, Tensor) else 0
+        return y
 
 
 @lru_cache
@@ -123,8 +145,10 @@ def _short(x: Tensor, a: Tensor, b: Tensor, plan: Plan, spec: Spec) -> Tensor:
     y = _horner(top[k:], inner, inner, 0)
     Q: Tensor | float = spec.q
     if len(bottom) > 1 or spec.constant:
-        z = (inner.abs(), wide.abs()) if spec.form == "abs_terms" else (inner, wide)
-        A = _horner(bottom, *z, n - m)
+        z, outer = inner, wide
+        if spec.form == "abs_terms":
+            z, outer = inner.abs(), wide.abs() if n > m else wide
+        A = _horner(bottom, z, outer, n - m)
         Q = (A.abs() if spec.form in ("safe", "offset") else A) + spec.q
     y = y if isinstance(Q, float) and Q == 1 else y / Q
     for v in reversed(top[:k]):
