@@ -44,7 +44,7 @@ def is_exporting() -> bool:
 
 def is_recording() -> bool:
     """Inside ``torch.export`` or ``torch.jit.trace``: what is run is written down as a program."""
-    return is_exporting() or _is_tracing()
+    return is_exporting() or torch.jit.is_tracing()
 
 
 def is_plain(*tensors: Tensor | None) -> bool:
