@@ -284,6 +284,15 @@ def test_inspect_two_models_groups_and_patterns(capsys, tmp_path):
     assert "model/out[1]" in run(capsys, "inspect", file)
 
 
+def test_inspect_shows_the_cost(capsys, tmp_path):
+    save_model(tmp_path / "model.pt", lambda state: state, groups=2)
+    assert {
+        (u["parameters"], u["operations"]) for u in facts_of(capsys, tmp_path / "model.pt")
+    } == {(20, 22)}
+    head, line, *_ = run(capsys, "inspect", tmp_path / "model.pt").splitlines()
+    assert head.split()[-2:] == ["params", "ops"] and line.split()[-2:] == ["20", "22"]
+
+
 def test_inspect_free_form_and_interval(capsys, tmp_path):
     unit = padenet.PAU(([1.0], [0.0, -1.0]), degrees=(0, 2), form="free")
     torch.save(unit.state_dict(), tmp_path / "unit.pt")
@@ -302,7 +311,8 @@ def test_inspect_a_unit_that_has_diverged(capsys, tmp_path):
         model[1].b[2] = torch.nan
     torch.save(model.state_dict(), tmp_path / "model.pt")
     bad, good = facts_of(capsys, tmp_path / "model.pt")
-    assert bad == {"name": "1", "group": None, "finite": False}
+    costs = {"parameters": 10, "operations": 22}
+    assert bad == {"name": "1", "group": None, "finite": False, **costs}
     assert good["finite"] and good["closest"] == "tanh"
     assert "not finite" in run(capsys, "inspect", tmp_path / "model.pt").splitlines()[1]
 

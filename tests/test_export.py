@@ -3,20 +3,22 @@
 import numpy as np
 import pytest
 import torch
+from exact import assert_near as judge
+from exact import exact
 from formula import CASES, Case, assert_near, formula, problem
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import padenet
 from padenet import functional
-from padenet.spec import Spec
+from padenet.spec import FORMS, Spec
+from padenet.units import cost
 
 pytestmark = [
     pytest.mark.no_poison,
     pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of torch, used by its exporters
     pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning"),  # sizes are tensors to it
 ]
 HUGE = torch.tensor([0.0, 1e-30, 3.0, -3.0, 1e5, -1e5, 1e30, -1e30]).reshape(2, 4)
 
@@ -80,6 +82,128 @@ def test_onnx(tmp_path):
         expected = [y.detach() for y in model(x)]
         assert all(np.isfinite(y).all() for y in actual)
         assert_near([torch.from_numpy(y) for y in actual], expected, 32)
+
+
+SHAPES = [
+    *[Case(degrees=d) for d in ((5, 4), (4, 4), (3, 4), (1, 3), (6, 4), (3, 0), (0, 0), (0, 2))],
+    *[Case(form, degrees=d) for form in ("abs_terms", "free") for d in ((5, 4), (2, 3), (4, 2))],
+    *[Case("offset", q=0.1, degrees=d) for d in ((5, 4), (2, 0), (0, 0), (2, 3))],
+    Case("safe", q=1e-6, degrees=(10, 9)),
+    Case(degrees=(14, 13)),  # the long formula
+]
+POWERS = 2.0 ** torch.arange(-140, 127.5, 0.5)
+FINITE = torch.cat([POWERS, -POWERS, torch.zeros(1)]).unsqueeze(1)
+
+
+def units_of(cases):
+    model = Every([])
+    for seed, case in enumerate(cases):
+        _, a, b = problem(case, dtype=torch.float32, seed=seed)
+        if case.form == "free":
+            b = b.abs() + 0.01 if case.degrees[1] % 2 == 0 else b
+        unit = padenet.PAU((a, b), degrees=case.degrees, groups=case.groups, **case.options)
+        model.units.append(unit)
+    return model
+
+
+def bound(x, unit, dtype):
+    """What ``padenet.exporting`` promises: rounding, and beyond L the lower powers at L."""
+    want = exact(torch.ones_like(x), x, unit.a, unit.b, form=unit.form, q=unit.q, digits="mpfr")[0]
+    m, n = unit.degrees
+    limit = 2.0 ** ((960 if dtype == torch.float64 else 112) // max(n, 1))
+    a, b = (c.detach().double().abs() for c in (unit.a, unit.b))
+    b = torch.cat([unit.q + b[:1], b[1:]] if unit.form == "offset" else [unit.q + 0 * a[:1], b])
+    r = sum(
+        float((c[:-1] / c[-1]) @ limit ** -torch.arange(len(c) - 1, 0, -1).double()) for c in (a, b)
+    )
+    small = float(a.sum()) * limit**m * 2.0**-126 if m < n else 0
+    beyond = x.double().abs().numpy() > limit
+    with np.errstate(over="ignore"):  # of MPFR
+        want.e = want.e + (beyond * (2 * r * abs(want.v)) if m and n else 0) + small
+    return want
+
+
+def export(model, x):
+    return torch.export.export(model, (x,), dynamic_shapes=({0: torch.export.Dim("n", min=2)},))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_every_finite_x(dtype):
+    model = units_of(SHAPES)
+    largest = min(torch.finfo(dtype).max, torch.finfo(torch.float32).max)
+    x = FINITE.clamp(-largest, largest).to(dtype)
+    for unit, y in zip(model.units, export(model, x).module()(x), strict=True):
+        judge(y, bound(x, unit, dtype), f"{unit} ")
+
+
+def onnx_session(model, x, path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    size = torch.export.Dim("n", min=2)
+    torch.onnx.export(model, (x,), path, dynamo=True, dynamic_shapes=({0: size},), verbose=False)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (entry,) = session.get_inputs()
+    return lambda x: [torch.from_numpy(y) for y in session.run(None, {entry.name: x.numpy()})]
+
+
+def test_onnx_at_every_finite_x(tmp_path):
+    model = units_of(SHAPES)
+    run = onnx_session(model.eval(), FINITE[:8], tmp_path / "units.onnx")
+    for unit, y in zip(model.units, run(FINITE), strict=True):
+        judge(y, bound(FINITE, unit, torch.float32), f"{unit} ")
+    special = torch.tensor([[torch.nan], [torch.inf], [-torch.inf]])
+    for unit, y in zip(model.units, run(special), strict=True):
+        expected = unit(special).detach()
+        if unit.degrees != (0, 0):  # a constant, also there
+            assert y[0].isnan(), unit
+            torch.testing.assert_close(y[1:], expected[1:], rtol=1e-5, atol=1e-5)
+
+
+def nodes_of(program):
+    """Operations on the input: the coefficients are taken apart before."""
+    skipped = ("unsqueeze", "unbind", "getitem", "getattr")
+    names = [str(n.target) for n in program.graph.nodes if n.op == "call_function"]
+    return [n for n in names if not any(s in n for s in skipped)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_unit_is_few_operations(form, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    unit = units_of([Case(form)]).units[0].eval()
+    operations = {"safe": 22, "offset": 23, "free": 21, "abs_terms": 22}[form]
+    assert len(nodes_of(export(unit, FINITE))) == operations + (form == "abs_terms")  # |b|
+    assert cost(unit) == (10 + (form == "offset"), operations)
+    onnx_session(unit, FINITE, tmp_path / "unit.onnx")
+    assert len(onnx.load(tmp_path / "unit.onnx").graph.node) == operations
+
+
+@pytest.mark.parametrize("channel_dim", [1, -1])
+def test_groups_in_onnx_are_constants(channel_dim, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    unit = units_of([Case(groups=2, channel_dim=channel_dim)]).units[0].eval()
+    gen = torch.Generator().manual_seed(0)
+    run = onnx_session(unit, torch.randn(3, 4, 2, 6, generator=gen), tmp_path / "unit.onnx")
+    assert len(onnx.load(tmp_path / "unit.onnx").graph.node) == 22
+    x = torch.randn(5, 4, 2, 6, generator=gen)
+    assert_near(run(x), [unit(x)], 32)
+
+
+def test_onnx_keeps_coefficients_near_0_and_1(tmp_path):
+    """The exporter's optimiser takes 1.000009 for 1 and 9e-9 for 0, of a number without dims."""
+    a, b = torch.tensor([9e-9, 1.000009, 9e-9, 1.0, 0.0, 1.000009]), [9e-9, 9e-9, 9e-9, 1e-9]
+    unit = padenet.PAU((a, torch.tensor(b))).eval()
+    run = onnx_session(unit, FINITE[:8], tmp_path / "unit.onnx")
+    x = FINITE[FINITE.abs() < 1e9].unsqueeze(1)
+    judge(run(x)[0], exact(torch.ones_like(x), x, unit.a, unit.b, digits="mpfr")[0])
+
+
+def test_an_exported_unit_can_be_trained():
+    unit = padenet.PAU("gelu")
+    program = export(unit, batch(3)).module()
+    x = batch(5).requires_grad_()
+    actual = torch.autograd.grad(program(x).sum(), [x, *program.parameters()])
+    expected = torch.autograd.grad(unit(x).sum(), [x, *unit.parameters()])
+    assert_near(actual, expected, 64)
 
 
 def rational(x, a, b):

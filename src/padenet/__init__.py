@@ -10,6 +10,7 @@ from padenet.convert import (
 from padenet.facts import Facts, describe
 from padenet.figures import plot
 from padenet.fit import Fit, fit, gain, pade
+from padenet.frozen import freeze
 from padenet.functional import rational
 from padenet.history import History
 from padenet.inputs import InputHistogram
@@ -34,6 +35,7 @@ __all__ = [
     "convert",
     "describe",
     "fit",
+    "freeze",
     "from_rational_activations",
     "gain",
     "load",

@@ -5,9 +5,11 @@ Three ways lead through it, and all give the same numbers:
     eager, torch.compile     ``_Rational``: kernels, or where torch looks on (modes, subclasses)
                              the same in plain operations; compiled for a GPU, operators
     torch.func, dual level   ``_Transformable``: hand-derived, in operations torch can transform
-    export, jit.trace,       the plain formula, which every tool can read; torch loses the second
-    torch.func in a compile, of two forward derivatives of a Function
-    forward over forward
+    torch.func in a compile, the plain formula; torch loses the second of two forward derivatives
+    forward over forward     of a Function
+
+What is exported or traced by torch.jit is the short formula of ``exporting``, the same up to
+rounding; ``torch.fx`` records the call.
 """
 
 from numbers import Real
@@ -16,17 +18,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import Proxy
 
-from padenet import reference
+from padenet import exporting, reference
 from padenet.kernels import gpu, native, pick
 from padenet.kernels.gpu import fused
 from padenet.spec import FORMS, Spec
 from padenet.tracing import (
     BEFORE_2_12,
     forward_levels,
-    is_exporting,
     is_plain,
+    is_recording,
     is_transforming,
+    record_call,
 )
 
 # torch.compile asks once, while it traces, and keeps the answer.
@@ -67,6 +71,9 @@ def rational(
         Tensor with the shape, dtype, device and memory format of ``x``. float16 and bfloat16 are
         computed in float32 and rounded once.
     """
+    if isinstance(x, Proxy) or isinstance(a, Proxy) or isinstance(b, Proxy):
+        options = {"form": form, "q": q, "channel_dim": channel_dim}
+        return record_call(rational, (x, a, b), options)  # type: ignore[return-value]
     check_spec(Spec(form, q, channel_dim))
     return apply(x, a, b, None, Spec(form, float(q), channel_dim))
 
@@ -87,8 +94,10 @@ def apply(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Te
     compiling = torch.compiler.is_compiling()
     if is_transforming() and not compiling and forward_levels() < 2:
         return _Transformable.apply(x, a, b, key, *spec)
-    if is_transforming() or is_exporting() or torch.jit.is_tracing():
+    if is_transforming() or (key is not None and is_recording()):
         return reference.forward(x, a, b, key, spec)
+    if is_recording():
+        return exporting.forward(x, a, b, spec)
     if compiling and gpu.refuses(x, a, b) is None:
         return _apply_operator(x, a, b, key, spec)
     kernel = compiling and native.refuses(x, a, b) is None
@@ -192,6 +201,8 @@ def check(x: Tensor, a: Tensor, b: Tensor, spec: Spec) -> None:
             f"x is on {x.device} but a and b are on {a.device} and {b.device}. "
             "Move them together, e.g. unit.to(x.device)."
         )
+    if torch.jit.is_tracing():  # sizes are tensors, and would be taken for constants with a warning
+        return
     check_shapes(a, b, spec)
     if a.dim() == 2:
         _check_groups(x, a.shape[0], spec.channel_dim)

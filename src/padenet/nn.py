@@ -7,13 +7,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 
 from padenet import formula, state
 from padenet.coefficients import DEFAULT_AIM, STARTS, find_start, read_pair
 from padenet.fit import TARGETS, Fit, check_degrees, fit_function
-from padenet.functional import DTYPES, apply, check_shapes, check_spec
+from padenet.functional import DTYPES, apply, check_shapes, check_spec, rational
 from padenet.noise import draw_key
 from padenet.spec import Spec
+from padenet.tracing import record_module
 
 Start = str | tuple[Any, Any] | Fit
 Init = Start | Callable[[Any], Any]
@@ -106,11 +108,20 @@ class PAU(nn.Module):
         self.start_is_known = True
 
     def forward(self, x: Tensor) -> Tensor:
+        if isinstance(x, Proxy):
+            return self._record(x)
         held = self._parameters  # quicker than nn.Module's own search for self.a
         a, b = held.get("a"), held.get("b")
         if a is None or b is None:  # computed from others, e.g. by a parametrization
             a, b = self.a, self.b
         return apply(x, a, b, None, self.spec)
+
+    def _record(self, x: Any) -> Any:
+        """One node of the graph that ``torch.fx`` is tracing."""
+        if x.tracer.root is not self:
+            return record_module(self, x)
+        q, channel_dim = self.q, self.channel_dim
+        return rational(x, self.a, self.b, form=self.form, q=q, channel_dim=channel_dim)
 
     @property
     def form(self) -> str:
@@ -225,6 +236,8 @@ class RPAU(PAU):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.alpha == 0:
             return super().forward(x)
+        if isinstance(x, Proxy):
+            return record_module(self, x)
         spec = self.spec._replace(alpha=self.alpha)
         check_spec(spec)  # alpha may have been set since the unit was made
         return apply(x, self.a, self.b, draw_key(x.device), spec)

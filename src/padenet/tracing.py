@@ -4,9 +4,13 @@ A kernel reads memory behind torch's back. That is right only for a tensor which
 whose operations nobody records.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.fx import Proxy
 
 _PLAIN = {Tensor, torch.nn.Parameter}
 _is_compiling = torch.compiler.is_compiling
@@ -38,6 +42,11 @@ def is_exporting() -> bool:
     return torch.compiler.is_exporting()
 
 
+def is_recording() -> bool:
+    """Inside ``torch.export`` or ``torch.jit.trace``: what is run is written down as a program."""
+    return is_exporting() or torch.jit.is_tracing()
+
+
 def is_plain(*tensors: Tensor | None) -> bool:
     """Every tensor is what its memory says, and nobody records or derives what happens to it."""
     if _is_compiling() or is_transforming() or _is_tracing():
@@ -48,3 +57,21 @@ def is_plain(*tensors: Tensor | None) -> bool:
         if t is not None and (type(t) not in _PLAIN or t.is_neg() or not _has_memory(t)):
             return False
     return True
+
+
+def record_call(function: Callable[..., Any], args: tuple[Any, ...], options: Any) -> Proxy:
+    """The call as one node of the graph that ``torch.fx`` is tracing."""
+    (tracer, *_) = (arg.tracer for arg in args if isinstance(arg, Proxy))
+    return tracer.create_proxy("call_function", function, args, options)
+
+
+def record_module(module: nn.Module, x: Any) -> Proxy:
+    """The call of a module as one node, as if the module were torch's own."""
+    path = x.tracer.path_of_module(module)
+    if not path:
+        raise TypeError(
+            f"torch.fx cannot record {type(module).__name__} in training as a whole model. "
+            "Call eval() first, or put it into an nn.Sequential."
+        )
+    node: Proxy = x.tracer.create_proxy("call_module", path, (x,), {})
+    return node

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from padenet import state
 from padenet.aims import find_aim
 from padenet.checkpoints import read_checkpoint
 from padenet.coefficients import STARTS, STARTS_BY_AIM, Start
+from padenet.exporting import count_operations
 from padenet.nn import PAU
 
 Units = Mapping[str, PAU]
@@ -33,6 +34,17 @@ def find_units(model: nn.Module | Units) -> dict[str, PAU]:
             "with padenet.convert."
         )
     return found
+
+
+class Cost(NamedTuple):
+    """``operations`` are those of the exported unit, on each element: nodes of an ONNX file."""
+
+    parameters: int
+    operations: int
+
+
+def cost(unit: PAU) -> Cost:
+    return Cost(unit.a.numel() + unit.b.numel(), count_operations(unit.a, unit.b, unit.spec))
 
 
 def read_units(

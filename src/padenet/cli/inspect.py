@@ -5,7 +5,8 @@
     padenet inspect starts --aim near
 
 All columns but F(0), the tails and the gain are about the interval. "tails" is what F tends to on
-the left and on the right, "max slope" the Lipschitz constant.
+the left and on the right, "max slope" the Lipschitz constant. "params" counts the parameters of a
+unit in all its groups, "ops" the operations on each element when it is exported.
 """
 
 import argparse
@@ -27,14 +28,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from padenet.figures import plot, save
+    from padenet.units import cost
 
     units = read(args)
     interval = tuple(args.interval)
     rows = []
     for name, unit in units.items():
+        costs = cost(unit)
         for group in range(unit.groups):
             number = group if unit.groups > 1 else None
-            rows.append((name, number, _describe(unit, interval, group)))
+            rows.append((name, number, _describe(unit, interval, group), costs))
     if args.plot:
         save(plot(units, interval=interval), args.plot)
     print(_json(args.source, rows) if args.json else _table(rows))
@@ -74,20 +77,23 @@ def _json(source: str, rows: list[Any]) -> str:
         return [plain(v) for v in value] if isinstance(value, tuple) else value
 
     units = []
-    for name, group, facts in rows:
+    for name, group, facts, costs in rows:
         known = {k: plain(getattr(facts, k)) for k in asdict(facts)} if facts else {}
-        units.append({"name": name, "group": group, "finite": facts is not None, **known})
+        units.append(
+            {"name": name, "group": group, "finite": facts is not None, **known, **costs._asdict()}
+        )
     return json.dumps({"source": source, "units": units}, indent=1)
 
 
 def _table(rows: list[Any]) -> str:
-    poles = any(facts and facts.poles for *_, facts in rows)
+    poles = any(facts and facts.poles for *_, facts, _ in rows)
     head = ["unit", "closest", "rms", "F(0)", "tails", "max slope", "gain", "zeros"]
-    lines = [[*head, "minima", "maxima", *["poles"] * poles]]
-    for name, group, f in rows:
+    lines = [[*head, "minima", "maxima", *["poles"] * poles, "params", "ops"]]
+    for name, group, f, costs in rows:
+        price = [str(c) for c in costs]
         label = name if group is None else f"{name}[{group}]"
         if f is None:
-            lines.append([label, "not finite", *["-"] * (len(lines[0]) - 2)])
+            lines.append([label, "not finite", *["-"] * (len(lines[0]) - 4), *price])
             continue
         tails = str(f.left) if f.left == f.right else f"{f.left} | {f.right}"
         cells = [
@@ -102,7 +108,7 @@ def _table(rows: list[Any]) -> str:
             _some(p.x for p in f.minima),
             _some(p.x for p in f.maxima),
         ]
-        lines.append([*cells, *[_some(f.poles)] * poles])
+        lines.append([*cells, *[_some(f.poles)] * poles, *price])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines

@@ -1,0 +1,191 @@
+r"""The short formula: what exporters record of a unit, some twenty plain operations.
+
+Powers up to min(m, n) are taken of c = clamp(x, -L, L), the rest of x itself. With k = m - n,
+
+    m >= n    F(x) = R(c) / Q(c) x^k + (a_0 + ... + a_(k-1) x^(k-1)) / Q(c)
+              R(c) = a_k + a_(k+1) c + ... + a_m c^n
+    m <  n    F(x) = P(c) / Q, where the lowest n - m factors of Horner's rule for A are x, not c
+
+Up to L that is F. Beyond, F follows its leading terms and grows or decays as it should, as x^k:
+
+    |y - F(x)| <= (r_P + r_Q) |F(x)|,    r_P = sum_(j<m) |a_j / a_m| L^(j-m),    r_Q alike for Q
+
+to first order, and 0 where m or n is 0. L is the power of two up to which no sum overflows, 2^28
+for degrees (5, 4) in float32. Where m < n and Q overflows, y is 0 instead of a number below
+2^-126 P(L). NaN gives NaN, and infinity what F tends to, with an error as at the largest x. Poles
+of ``free`` are as far off as the rounding of Q moves them. Two ways lead here:
+
+- ``forward`` takes coefficients whose values an exporter does not show. It takes the degrees for
+  what they say, and allows for coefficients that add up to 2^14.
+- ``fixed`` knows the values: it leaves out what is zero, finds L, and records the long formula of
+  ``reference`` where r_P + r_Q is above ``PROMISE``.
+
+``b[0]`` is b_1, except in ``offset``, where it is b_0.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from padenet import reference
+from padenet.spec import Spec
+
+ROOM = {torch.float32: 112, torch.float64: 960}
+"""Powers are at most 2^ROOM, so that sums of up to 2^14 of them are far from overflow."""
+LEAST = 10  # with L below 2^10 the long formula is recorded
+PROMISE = 2.0**-20
+
+Rows = tuple[tuple[float, ...], ...]  # the coefficients of each group
+
+
+class Plan(NamedTuple):
+    """L, and which coefficients are there: the others are zero. The last of each is the degree."""
+
+    limit: float
+    a: tuple[bool, ...]
+    b: tuple[bool, ...]
+
+
+def forward(x: Tensor, a: Tensor, b: Tensor, spec: Spec) -> Tensor:
+    """F for coefficients whose values are not known."""
+    counts = [_count(c) for c in (a, b)]
+    m, n = counts[0] - 1, counts[1] - spec.constant
+    exponent = ROOM[reference.compute_dtype(x)] // max(n, 1)
+    if m and n and exponent < LEAST:
+        return reference.forward(x, a, b, None, spec)
+    present_a, present_b = ((True,) * count for count in counts)
+    return _short(x, a, b, Plan(2.0**exponent, present_a, present_b), spec)
+
+
+def fixed(x: Tensor, a: Tensor, b: Tensor, rows_a: Rows, rows_b: Rows, spec: Spec) -> Tensor:
+    """F for coefficients whose values are those of the rows."""
+    plan = find_plan(rows_a, rows_b, spec, reference.compute_dtype(x))
+    if plan is None:
+        return reference.forward(x, a, b, None, spec)
+    return _short(x, a, b, plan, spec)
+
+
+def count_operations(a: Tensor, b: Tensor, spec: Spec) -> int:
+    """How many operations on x ``forward`` records: nodes of an ONNX file, work an element."""
+    if a.ndim == 2:
+        a, b = a[0], b[0]
+    x = torch.zeros(2, 2, device=a.device)  # of a shape that no coefficients have
+    with torch.no_grad(), _Counter(x.shape) as counter:
+        forward(x, a.float(), b.float(), spec)
+    return counter.count
+
+
+class _Counter(TorchDispatchMode):
+    def __init__(self, shape: torch.Size):
+        super().__init__()
+        self.shape, self.count = shape, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        y = func(*args, **(kwargs or {}))
+        self.count += y.shape == self.shape if isinstance(y, Tensor) else 0
+        return y
+
+
+@lru_cache
+def find_plan(rows_a: Rows, rows_b: Rows, spec: Spec, dtype: torch.dtype) -> Plan | None:
+    """The plan of these coefficients, or None where the short formula may miss the promise."""
+    present_a, present_b = _present(rows_a, 1), _present(rows_b, spec.constant)
+    m, n = len(present_a) - 1, len(present_b) - spec.constant
+    if not (m and n):
+        return Plan(1.0, present_a, present_b)
+    bottoms = [(*[0.0] * (1 - spec.constant), *row)[: n + 1] for row in rows_b]
+    sums = [sum(map(abs, row)) for row in (*rows_a, *bottoms)]
+    growth = max(math.frexp(max(sums))[1], 0)
+    exponent = (ROOM[dtype] + 8 - growth) // n
+    if not all(map(math.isfinite, sums)) or exponent < LEAST:
+        return None
+    limit = 2.0**exponent
+    for row, (b_0, *bottom) in zip(rows_a, bottoms, strict=True):
+        rest = _rest(row[: m + 1], limit) + _rest([abs(b_0) + spec.q, *bottom], limit)
+        if rest > PROMISE:
+            return None
+    return Plan(limit, present_a, present_b)
+
+
+def _present(rows: Rows, least: int) -> tuple[bool, ...]:
+    """Which coefficients are not zero in all groups, up to the last such one."""
+    found = [any(column) for column in zip(*rows, strict=True)]
+    while len(found) > least and not found[-1]:
+        found.pop()
+    return tuple(found)
+
+
+def _rest(c: Sequence[float], limit: float) -> float:
+    """r of the polynomial ``c``: all its terms at L, in parts of the leading one."""
+    *lower, leading = c
+    if leading == 0:
+        return math.inf
+    return sum(abs(v / leading) * limit ** (j - len(lower)) for j, v in enumerate(lower))
+
+
+def _short(x: Tensor, a: Tensor, b: Tensor, plan: Plan, spec: Spec) -> Tensor:
+    dtype = reference.compute_dtype(x)
+    wide = x if x.dtype == dtype else x.to(dtype)
+    if spec.form == "abs_terms":
+        b = b.abs()
+    top, bottom = (
+        [v if there else None for v, there in zip(_spread(c, x, spec), present, strict=False)]
+        for c, present in ((a, plan.a), (b, plan.b))
+    )
+    if not spec.constant:
+        bottom = [None, *bottom]
+    m, n = len(top) - 1, len(bottom) - 1
+    k = max(m - n, 0)
+    inner = wide.clamp(-plan.limit, plan.limit) if m and n else wide
+    y = _horner(top[k:], inner, inner, 0)
+    Q: Tensor | float = spec.q
+    if len(bottom) > 1 or spec.constant:
+        z, outer = inner, wide
+        if spec.form == "abs_terms":
+            z, outer = inner.abs(), wide.abs() if n > m else wide
+        A = _horner(bottom, z, outer, n - m)
+        Q = (A.abs() if spec.form in ("safe", "offset") else A) + spec.q
+    y = y if isinstance(Q, float) and Q == 1 else y / Q
+    for v in reversed(top[:k]):
+        y = y * wide
+        if v is not None:
+            y = y + (v if isinstance(Q, float) and Q == 1 else v / Q)
+    y = y if m or n else y + 0 * wide  # of the shape of x
+    return y if y.dtype == x.dtype else y.to(x.dtype)
+
+
+def _count(c: Tensor) -> int:
+    return len(c.unbind(-1)) if torch.jit.is_tracing() else c.shape[-1]  # or a tensor
+
+
+def _spread(c: Tensor, x: Tensor, spec: Spec) -> Sequence[Tensor]:
+    """The coefficients one by one, in a shape that broadcasts against ``x``.
+
+    Not without dims where ``x`` has some: the ONNX exporter's optimiser takes a number that is
+    almost 0 or 1 for 0 or 1, at once 1e-5 off, but only of a tensor without dims.
+    """
+    dtype = reference.compute_dtype(x)
+    c = c if c.dtype == dtype else c.to(dtype)
+    if c.ndim == 1:
+        return (c.unsqueeze(-1) if x.ndim else c).unbind()
+    dim = spec.channel_dim % x.ndim
+    channels, groups = x.shape[dim], c.shape[0]
+    each = c.t().unsqueeze(-1).expand(-1, -1, channels // groups)
+    return each.reshape(-1, channels, *[1] * (x.ndim - dim - 1)).unbind()
+
+
+def _horner(
+    coefficients: Sequence[Tensor | None], inner: Tensor, outer: Tensor, lowest: int
+) -> Tensor:
+    """The polynomial in ``inner``, but for the ``lowest`` factors, which are ``outer``."""
+    *lower, y = coefficients
+    assert y is not None
+    for i, c in reversed(list(enumerate(lower))):
+        y = y * (outer if i < lowest else inner)
+        y = y if c is None else y + c
+    return y
