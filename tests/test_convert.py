@@ -24,9 +24,8 @@ from networks import (
 from torch import fx, nn
 
 import padenet
-from padenet import param_groups
+from padenet import convert, param_groups
 from padenet.coefficients import STARTS
-from padenet.convert import convert
 
 pytestmark = QUIET
 

@@ -14,9 +14,9 @@ from networks import (
 from torch import nn
 
 import padenet
+from padenet import convert
 from padenet.aims import AIMS
 from padenet.coefficients import STARTS, STARTS_BY_AIM, find_start
-from padenet.convert import convert
 
 pytestmark = QUIET
 
@@ -161,7 +161,7 @@ def test_an_unknown_aim_is_refused():
 @pytest.mark.parametrize("aim", AIMS)
 def test_a_blend_is_as_good_as_the_stored_fit(aim):
     """LReLU(s) = s x + (1 - s) relu(x): the relu start gives every slope its optimum."""
-    from padenet.convert.activations import _blend
+    from padenet.conversion.activations import _blend
 
     for slope, name in [(0.01, "lrelu"), (0.2, "lrelu_0.20"), (0.3, "lrelu_0.30")]:
         start = find_start(name, aim)

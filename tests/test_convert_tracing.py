@@ -10,7 +10,7 @@ from networks import QUIET, Basic, Calls
 from torch import nn
 
 import padenet
-from padenet.convert import convert
+from padenet import convert
 
 pytestmark = QUIET
 

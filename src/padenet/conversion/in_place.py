@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import fx
 
-from padenet.convert.activations import input_of
+from padenet.conversion.activations import input_of
 
 VIEWS = re.compile(
     "getitem|view|view_as|reshape|flatten|unflatten|transpose|permute|movedim|t|chunk|split|unbind"

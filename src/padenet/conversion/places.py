@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor, fx, nn
 
-from padenet.convert.activations import Activation
+from padenet.conversion.activations import Activation
 
 Choice = str | type[nn.Module] | Callable[[str, type[nn.Module]], bool]
 Choices = Choice | Iterable[Choice] | None

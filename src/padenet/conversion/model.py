@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from padenet.convert.activations import (
+from padenet.conversion.activations import (
     FUNCTIONS,
     NAMES,
     WITHOUT_START,
@@ -20,10 +20,10 @@ from padenet.convert.activations import (
     read_module,
     read_node,
 )
-from padenet.convert.forward import names_in, set_forward, trace
-from padenet.convert.in_place import is_lost
-from padenet.convert.places import Choices, Place, Use, choose
-from padenet.convert.report import Left, Replaced, Report
+from padenet.conversion.forward import names_in, set_forward, trace
+from padenet.conversion.in_place import is_lost
+from padenet.conversion.places import Choices, Place, Use, choose
+from padenet.conversion.report import Left, Replaced, Report
 from padenet.nn import PAU
 
 LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
