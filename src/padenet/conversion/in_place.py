@@ -1,35 +1,45 @@
 """Calls in place, whose result a unit would not write where others look for it."""
 
-import re
-from typing import Any
-
-from torch import fx
-
-from padenet.conversion.activations import input_of
-
-VIEWS = re.compile(
-    "getitem|view|view_as|reshape|flatten|unflatten|transpose|permute|movedim|t|chunk|split|unbind"
-    "|narrow|select|squeeze|unsqueeze|expand|detach|diagonal|swapaxes|augment|[a-z].*_"
-)
-"""Operations, by name, whose result may share memory with their input."""
+from padenet.conversion.operations import ALIASES
+from padenet.conversion.values import Record, Value
 
 
-def is_lost(node: fx.Node, written: set[fx.Node]) -> bool:
-    """A call in place whose result is read later through another tensor on the same memory.
-
-    ``written`` are all the calls in place.
-    """
-    if node not in written:
-        return False
-    nodes = list(node.graph.nodes)
-    later = set(nodes[nodes.index(node) + 1 :])
-    base: Any = input_of(node)
-    if not node.users and not later & set(base.users):
-        return True
-    while base in written or VIEWS.fullmatch(getattr(base.target, "__name__", str(base.target))):
-        base = next(iter(base.all_input_nodes), None)
-        if base is None:
-            return False
-        if later & set(base.users):
+def is_lost(value: Value) -> bool:
+    """What this call in place wrote is read later through another tensor on the same memory."""
+    family: set[Value] = set()
+    stack = [value.args[0]]
+    while stack:
+        v = stack.pop()
+        if v in family:
+            continue
+        family.add(v)
+        if v.op == "tensor":
             return True
-    return False
+        if is_alias(v):
+            stack += v.args
+        stack += [u for u in v.uses() if u is not value and u.time < value.time and is_alias(u)]
+    return any(
+        u.op == "store" or (u.time > value.time and u.op != "join")
+        for v in family
+        for u in v.uses()
+        if u is not value
+    )
+
+
+def is_alias(v: Value) -> bool:
+    """It may share memory with its arguments."""
+    return (
+        v.op in ("join", "pack", "each", "store")
+        or (v.op in ("move", "apply") and (v.data in ALIASES or v.data[:1] in "[."))
+        or v.inplace
+    )
+
+
+def names_to_bind(record: Record) -> list[str]:
+    """Names of the tensor that was written into, which the text goes on to read."""
+    value, frame = record.value, record.frame
+    if not value.inplace:
+        return []
+    names = [n for n, v in record.env.items() if v is value and n != record.target]
+    later = {n for n, time in frame.owner.reads if record.in_loop or time > value.time}
+    return [n for n in names if n in later]

@@ -2,8 +2,9 @@
 
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Iterator
-from types import BuiltinFunctionType, FunctionType
+from types import CodeType
 from typing import Any
 
 import torch
@@ -16,14 +17,16 @@ from padenet.conversion.activations import (
     Activation,
     Beginning,
     find_beginning,
-    input_of,
     read_module,
-    read_node,
 )
-from padenet.conversion.forward import names_in, set_forward, trace
+from padenet.conversion.forward import Change, rewrite, set_methods
+from padenet.conversion.graphs import rewire
 from padenet.conversion.in_place import is_lost
-from padenet.conversion.places import Choices, Place, Use, choose
+from padenet.conversion.net import Forwards
+from padenet.conversion.places import Choices, Place, choose
 from padenet.conversion.report import Left, Replaced, Report
+from padenet.conversion.roles import OUTRIGHT, UNKNOWN, is_quantised, why_left
+from padenet.conversion.sites import Site, find
 from padenet.nn import PAU
 
 LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
@@ -37,7 +40,6 @@ HOOKS = (
     "_backward_pre_hooks",
     "_is_full_backward_hook",
 )
-FUNCTION_TYPES = (FunctionType, BuiltinFunctionType)
 KEY_HOOKS = (
     "_state_dict_hooks",
     "_state_dict_pre_hooks",
@@ -54,23 +56,26 @@ def convert(
     skip: Choices = None,
     groups: int = 1,
     share: bool = False,
+    everything: bool = False,
     **options: Any,
 ) -> tuple[nn.Module, Report]:
     """A copy of ``model`` in which every activation is a unit that starts as that activation.
 
-    Modules (``nn.ReLU``, ...), functions (``F.relu``, ``torch.relu``, ...) and methods
-    (``x.relu_()``, ...) are replaced, each call by a unit of its own: a ``self.relu`` that a
-    forward calls twice becomes ``relu`` and ``relu_2``. Mode, device, dtype and hooks are kept.
+    Modules (``nn.ReLU``, ...), functions (``F.relu``, ``torch.relu``, ...), methods
+    (``x.relu_()``, ...) and formulas (``x * torch.sigmoid(x)``, ...) are replaced, each call by a
+    unit of its own: a ``self.relu`` that a forward calls twice becomes ``relu`` and ``relu_2``.
+    What is a gate or leaves the model stays (docs/convert.md has the rule).
 
-    A forward with such calls is rewritten through ``torch.fx``, one module at a time. Where that
-    is not possible its child modules are replaced all the same, and the report says what stays.
+    The text of a forward with such calls is changed there and nowhere else. Nothing is run.
+    Mode, device, dtype and hooks are kept.
 
     Args:
         model: Left as it is.
         unit: ``PAU``, ``RPAU``, or what takes their arguments.
         only, skip: Which to replace: patterns of unit names such as "layer1.*", types such as
             ``nn.ReLU`` (which stands for ``F.relu`` too), a function of name and type that
-            answers True or False, or several of these.
+            answers True or False, or several of these. ``only`` takes gates and outputs too.
+        everything: Replace gates and outputs as well.
         groups: Units a place. A PReLU with one slope a channel becomes one unit a channel.
         share: One unit for a module that is used at several places.
         options: Passed to every unit, e.g. ``aim`` or ``degrees``.
@@ -86,7 +91,9 @@ def convert(
     if isinstance(unit, functools.partial):
         options = {**unit.keywords, **options}
         unit = unit.func
-    return _Conversion(copy.deepcopy(model), unit, groups, share, options).run(only, skip)
+    return _Conversion(copy.deepcopy(model), unit, groups, share, options).run(
+        only, skip, everything
+    )
 
 
 class _Conversion:
@@ -105,30 +112,26 @@ class _Conversion:
         self.unit, self.groups, self.share, self.options = unit, groups, share, options
         self.left: list[Left] = []
         self.replaced: list[Replaced] = []
-        self.graphs: dict[nn.Module, fx.Graph] = {}
-        self.originals: dict[tuple[nn.Module, str], nn.Module] = {}
         self.beginnings: dict[Any, Beginning] = {}
         self.units: dict[Any, nn.Module] = {}
-        self.rewritten: set[nn.Module] = set()
+        self.changes: dict[nn.Module, list[tuple[Site, Change]]] = {}
 
-    def run(self, only: Choices, skip: Choices) -> tuple[nn.Module, Report]:
+    def run(
+        self, only: Choices, skip: Choices, everything: bool
+    ) -> tuple[nn.Module, Report]:
+        self.flow = Forwards(self.holder.get_submodule("root"))
+        self.found = find(self.flow)
         self.parents = list(self._parents())
-        if not self.share:
-            self._separate()
-        for path, parent in self.parents:
-            self._trace(path, parent)
+        self._tell_unread()
         places = list(self._places())
-        written = {use.node for p in places if p.activation.inplace for use in p.uses}
-        lost = [any(is_lost(use.node, written) for use in p.uses) for p in places]
-        for place, why, no in zip(places, choose(places, only, skip), lost, strict=True):
-            if why or no:
-                why = why or f"{place.activation} writes into what is read through another name"
+        whys = choose(places, only, skip, everything)
+        for place, why in zip(places, whys, strict=True):
+            if why:
                 self.left.append(Left(place.name, why))
                 self._keep(place)
             else:
                 self._replace(place)
-        for parent in self.rewritten:
-            set_forward(parent, self.graphs[parent])
+        self._rewrite()
         for module in self.holder.modules():
             if isinstance(module, nn.TransformerEncoder):  # nested only for the fused kernel
                 fused = [getattr(layer, "activation_relu_or_gelu", 1) for layer in module.layers]
@@ -138,8 +141,9 @@ class _Conversion:
 
     def _parents(self) -> Iterator[tuple[str, nn.Module]]:
         """Modules that may hold or call activations, by path from the holder."""
+        whole, inner = self.flow.whole, self.flow.inner
         for path, module in self.holder.named_modules():
-            if "parametrizations" in path.split(".") or read_module(module) is not None:
+            if "parametrizations" in path.split(".") or module in whole or module in inner:
                 continue
             if isinstance(module, torch.jit.ScriptModule):
                 self.left.append(Left(_name(path), "it is scripted"))
@@ -150,81 +154,109 @@ class _Conversion:
             else:
                 yield path, module
 
-    def _separate(self) -> None:
-        """Give each slot an activation object of its own, so that a trace tells them apart."""
-        seen: set[nn.Module] = set()
-        for parent, attr, child, _ in self._slots():
-            if child in seen:
-                self.originals[parent, attr] = child
-                parent._modules[attr] = copy.copy(child)
-            seen.add(child)
+    def _tell_unread(self) -> None:
+        """What is not replaced because its text is not known, or not reached as the model is."""
+        for path, parent in self.parents:
+            why = self.flow.unread.get(parent)
+            code = getattr(getattr(type(parent), "forward", None), "__code__", None)
+            slots = any(c in self.flow.whole for c in parent._modules.values() if c is not None)
+            functions = [v for v in vars(parent).values() if callable(v) and v in FUNCTIONS]
+            if why and parent not in self.flow.net.returns:
+                if slots or functions or (code is not None and NAMES & set(names_in(code))):
+                    stays = "functions that it calls stay"
+                    stays += ", a module that it calls twice is one unit" if slots else ""
+                    self.left.append(Left(_name(path), f"{why}; {stays}"))
+            for module, activation, line in self.found.dead:
+                if module is parent:
+                    why = f"{activation}: not reached as the model is set (line {line})"
+                    self.left.append(Left(_name(path), why))
 
     def _slots(self) -> Iterator[tuple[nn.Module, str, nn.Module, str]]:
         for path, parent in self.parents:
             for attr, child in list(parent._modules.items()):
-                if child is not None and read_module(child) is not None:
+                if child is not None and child in self.flow.whole:
                     yield parent, attr, child, path
 
-    def _trace(self, path: str, parent: nn.Module) -> None:
-        forward = type(parent).forward
-        known = str(getattr(forward, "__module__", "")).startswith("torch.")
-        if known and not isinstance(parent, fx.GraphModule):
-            return
-        graph = trace(parent)
-        if isinstance(graph, fx.Graph):
-            self.graphs[parent] = graph
-            return
-        slots = any(c is not None and read_module(c) for c in parent._modules.values())
-        functions = [v for v in vars(parent).values() if isinstance(v, FUNCTION_TYPES)]
-        calls = NAMES & set(names_in(forward, type(parent))) or FUNCTIONS.keys() & set(functions)
-        if calls or slots:
-            stays = "functions that it calls stay"
-            stays += ", a module that it calls twice is one unit" if slots else ""
-            self.left.append(Left(_name(path), f"{graph}; {stays}"))
-
     def _places(self) -> Iterator[Place]:
-        calls: dict[tuple[nn.Module, str], list[Use]] = {}
-        for path, parent in self.parents:
-            for node in self._nodes(parent):
-                if node.op == "call_module":
-                    prefix, _, attr = str(node.target).rpartition(".")
-                    slot = (parent.get_submodule(prefix), attr)
-                    calls.setdefault(slot, []).append(Use(parent, node, path))
         taken: set[tuple[nn.Module, str]] = set()
+        paths = {parent: path for path, parent in self.parents}
         for parent, attr, child, path in self._slots():
-            found = read_module(child)
-            assert found is not None
-            like = self._like(path, attr, child)
-            uses = tuple(calls.get((parent, attr), ()))
-            first = Place(_name(f"{path}.{attr}"), parent, attr, found, like, child)
-            first.uses = uses if self.share else uses[:1]
-            yield first
-            for use in () if self.share else uses[1:]:
-                new = _free(use.caller, str(use.node.target).replace(".", "_"), taken)
-                name = _name(f"{use.path}.{new}")
-                yield Place(name, use.caller, new, found, like, child, first, (use,))
+            sites = self.found.by_slot.get((parent, attr), [])
+            if not sites and (parent, attr) in self.found.absorbed:
+                continue
+            yield from self._slot(parent, attr, child, path, sites, paths, taken)
+        functions: dict[nn.Module, list[Site]] = {}
+        for site in self.found.functions:
+            functions.setdefault(site.module, []).append(site)
         for path, parent in self.parents:
             function = getattr(parent, "activation", None) if isinstance(parent, LAYERS) else None
-            if function in FUNCTIONS and parent not in self.graphs:
+            if function in FUNCTIONS:
                 kind = FUNCTIONS[function]
                 found = Activation(kind, kind.defaults, f"F.{kind.function.__name__}")
                 like = self._like(path, "linear2", None)
                 yield Place(_name(f"{path}.activation"), parent, "activation", found, like)
-            for node in self._nodes(parent):
-                read = read_node(node)
-                if isinstance(read, str):
-                    self.left.append(Left(_name(path), read))
-                elif read is not None:
-                    attr = _free(parent, read.spelling.rpartition(".")[2].rstrip("_"), taken)
-                    before = input_of(node)
-                    maker = before.op == "call_module" and parent.get_submodule(str(before.target))
-                    like = self._like(path, None, maker or None)
-                    use = Use(parent, node, path)
-                    name = _name(f"{path}.{attr}")
-                    yield Place(name, parent, attr, read, like, uses=(use,))
+            for site in sorted(functions.get(parent, []), key=lambda s: s.line):
+                if site.why or site.change("unit") is None:
+                    why = site.why or "its argument cannot be written where it is called"
+                    self.left.append(Left(_name(path), f"{site.activation}: {why} ({site.where})"))
+                    continue
+                attr = _free(parent, site.activation.unit, taken)
+                like = self._like(path, None, _maker(site))
+                name = _name(f"{path}.{attr}")
+                place = Place(name, parent, attr, site.activation, like, sites=(site,))
+                yield self._judge(place)
 
-    def _nodes(self, parent: nn.Module) -> list[fx.Node]:
-        return list(self.graphs[parent].nodes) if parent in self.graphs else []
+    def _slot(
+        self,
+        parent: nn.Module,
+        attr: str,
+        child: nn.Module,
+        path: str,
+        sites: list[Site],
+        paths: dict[nn.Module, str],
+        taken: set[tuple[nn.Module, str]],
+    ) -> Iterator[Place]:
+        """The slot itself, for its first call, and a place for each further one."""
+        found, like = self.flow.whole[child], self._like(path, attr, child)
+        own = [s for s in sites if s.records and not s.why and s.change("unit") is not None]
+        more = [] if self.share else own[1:]
+        served = tuple(s for s in sites if s not in more)
+        first = Place(_name(f"{path}.{attr}"), parent, attr, found, like, child, sites=served)
+        if not sites and parent is not self.holder and not isinstance(parent, LAYERS):
+            first.why = UNKNOWN if issubclass(found.kind.module, OUTRIGHT) else ""
+            if self._knows(parent):
+                first.why = "no forward calls it"
+        yield self._judge(first)
+        for site in more:
+            before, _, _ = attr.rpartition(".")
+            label = attr if parent is site.module else f"{paths[parent]}_{attr}".replace(".", "_")
+            new = _free(site.module, label.split("root_")[-1] + before, taken)
+            name = _name(f"{paths[site.module]}.{new}")
+            yield self._judge(Place(name, site.module, new, found, like, child, first, (site,)))
+
+    def _knows(self, parent: nn.Module) -> bool:
+        """Every forward can be read, and that of ``parent`` does not look for modules by name."""
+        net, unread = self.flow.net, self.flow.unread
+        forward = inspect.unwrap(type(parent).forward)
+        code = getattr(forward, "__code__", None)
+        return (
+            parent in net.returns
+            and code is not None
+            and all(module in net.returns for module in unread)
+            and not set(names_in(code)) & {"getattr", "children", "modules", "_modules"}
+        )
+
+    def _judge(self, place: Place) -> Place:
+        """Say why a place is better left."""
+        values = [v for site in place.sites for v in site.values]
+        if any(v in self.found.parts for v in values):
+            place.never = f"{place.activation} is a part of a formula that is not known"
+        elif any(is_quantised(v, self.flow.net) for v in values):
+            place.never = "its input is quantised"
+        elif any(v.inplace and is_lost(v) for v in values):
+            place.never = f"{place.activation} writes into what is read through another name"
+        place.why = place.why or why_left(place.activation, values, self.flow.net)
+        return place
 
     def _like(self, path: str, attr: str | None, module: nn.Module | None) -> Tensor | None:
         """A tensor near ``attr`` of the module at ``path``, whose device and dtype to take."""
@@ -246,13 +278,15 @@ class _Conversion:
         if unit is None:
             unit, beginning = self._make(place)
             self.units[place.module if self.share and place.module else place] = unit
-            done = Replaced(place.name, str(place.activation), beginning.name, beginning.rms)
+            was = str(place.activation)
+            was += ", in a loop" if any(site.in_loop for site in place.sites) else ""
+            done = Replaced(place.name, was, beginning.name, beginning.rms)
             self.replaced.append(done)
         setattr(place.holder, place.attr, unit)
         if isinstance(place.holder, nn.TransformerEncoderLayer):
             place.holder.activation_relu_or_gelu = 0  # or evaluation would not call the unit
-        for use in place.uses:
-            self._rewire(place, use)
+        own = place.module is not None and place.first is None
+        self._change(place, "" if own else place.attr)
 
     def _make(self, place: Place) -> tuple[nn.Module, Beginning]:
         activation, options = place.activation, {"groups": self.groups, **self.options}
@@ -283,35 +317,51 @@ class _Conversion:
                 self.left.append(Left(place.name, "the hooks on the old module's state_dict"))
         return unit, self.beginnings[key]
 
-    def _rewire(self, place: Place, use: Use) -> None:
-        """Let the call be one of the unit, where it is not yet."""
-        node, graph = use.node, self.graphs[use.caller]
-        x = input_of(node)
-        nodes = list(graph.nodes)
-        later = set(nodes[nodes.index(node) + 1 :]) if place.activation.inplace else set()
-        own = node.op == "call_module" and place.first is None
-        if own and not node.kwargs and not later & set(x.users):
-            return
-        with graph.inserting_after(node):
-            target = str(node.target) if own else place.attr
-            new = graph.create_node("call_module", target, (x,))
-        node.replace_all_uses_with(new)
-        x.replace_all_uses_with(new, delete_user_cb=lambda n: n in later and n is not new)
-        graph.erase_node(node)
-        self.rewritten.add(use.caller)
+    def _change(self, place: Place, attr: str) -> None:
+        """Let the calls of a place be those of ``attr``, or what they are, if that is ""."""
+        for site in place.sites:
+            if not site.records:
+                continue
+            change = site.change(attr)
+            named = any(value.named for value in site.values)
+            if change is not None and (attr or change.names or named):
+                self.changes.setdefault(site.module, []).append((site, change))
 
     def _keep(self, place: Place) -> None:
-        """A place that is not chosen: the old module, also where the slot now holds a unit."""
-        slot = place.first or place
-        old = self.originals.get((slot.holder, slot.attr), place.module)
-        if place.first is None:
-            if old is not None:
-                setattr(place.holder, place.attr, old)
-        elif slot in self.units:
-            setattr(place.holder, place.attr, old)
-            for use in place.uses:
-                use.node.target = place.attr
-                self.rewritten.add(use.caller)
+        """A place that is not chosen keeps the old module, also where the slot holds a unit."""
+        if place.first is not None and place.first in self.units:
+            setattr(place.holder, place.attr, place.module)
+            self._change(place, place.attr)
+
+    def _rewrite(self) -> None:
+        for module, pairs in self.changes.items():
+            if isinstance(module, fx.GraphModule):
+                rewire(module, pairs)
+                continue
+            methods: dict[str, dict[Any, Change]] = {}
+            sources = {}
+            for site, change in pairs:
+                owner = site.records[0].frame.owner
+                sources[owner.method] = owner.source
+                methods.setdefault(owner.method, {})[site.records[0].node] = change
+            texts = {name: rewrite(sources[name], c) for name, c in methods.items()}
+            set_methods(module, texts)
+
+
+def _maker(site: Site) -> nn.Module | None:
+    """The module whose result is the site's input."""
+    leaf = site.leaf
+    if leaf.op == "call" or leaf.slot is not None:
+        made: nn.Module = leaf.data if leaf.op == "call" else leaf.slot[0]._modules[leaf.slot[1]]  # type: ignore
+        return made
+    return None
+
+
+def names_in(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from names_in(constant)
 
 
 def _name(path: str) -> str:
