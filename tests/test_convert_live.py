@@ -70,7 +70,7 @@ class ByRandom(Block):
 
 class ByNumpy(Block):
     def drops(self):
-        return np.random.rand() < 0.5
+        return np.random.rand() < 0.5  # noqa: NPY002
 
 
 class ByGenerator(Block):
@@ -89,7 +89,7 @@ class LayerDrop(nn.Module):
 
     def forward(self, x):
         for layer in self.layers:
-            if not self.training or np.random.uniform(0, 1) > 0.5:
+            if not self.training or np.random.uniform(0, 1) > 0.5:  # noqa: NPY002
                 x = x + torch.tanh(layer(x)) * 1.0
         return x
 
@@ -99,7 +99,7 @@ RANDOM = [ByRand, ByBernoulli, ByMask, ByRandint, ByRandom, ByNumpy, ByGenerator
 
 def seed(value):
     random.seed(value)
-    np.random.seed(value)
+    np.random.seed(value)  # noqa: NPY002
     torch.manual_seed(value)
     ByGenerator.generator = np.random.default_rng(value)
 

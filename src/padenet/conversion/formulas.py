@@ -128,7 +128,12 @@ def is_part(value: Value, whole: Mapping[Value, Value]) -> bool:
             others = [a for a in user.args if a is not v and has_data(a)]
             if user in whole:
                 stack.append(whole[user])
-            elif isinstance(user.activation, Activation) or user.data in ("add", "sub", "neg", "to"):
+            elif isinstance(user.activation, Activation) or user.data in (
+                "add",
+                "sub",
+                "neg",
+                "to",
+            ):
                 stack.append(user)
             elif user.data in ("mul", "div") and not others and user.args.count(v) == 1:
                 if user.data == "mul" or user.args[0] is v:
@@ -171,7 +176,7 @@ def _candidates(y: Tensor) -> list[tuple[Kind, dict[str, Any]]]:
         found.append((SWISH, {"beta": round(beta, 9)}))
     if zero > 0:  # log(1 + exp(beta x)) / beta
         beta = round(math.log(2) / zero, 9)
-        found.append((MODULES[nn.Softplus], {"beta": beta, "threshold": 1e9}))
+        found.append((MODULES[nn.Softplus], {"beta": beta, "threshold": 20.0}))
     slope = round(-minus, 9)
     if 0 < slope < 1:
         found.append((MODULES[nn.LeakyReLU], {"negative_slope": slope}))

@@ -23,7 +23,8 @@ def rewire(module: fx.GraphModule, changes: Iterable[tuple[Site, Change]]) -> No
             new = graph.create_node("call_module", target, (x,))
         node.replace_all_uses_with(new)
         if change.names:
-            x.replace_all_uses_with(new, delete_user_cb=lambda n, new=new: n in later and n is not new)
+            for user in [n for n in x.users if n in later and n is not new]:
+                user.replace_input_with(x, new)
         graph.erase_node(node)
     graph.lint()
     module.recompile()

@@ -2,34 +2,21 @@
 
 import copy
 import functools
-import inspect
-from collections.abc import Callable, Iterator
-from types import CodeType
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import fx, nn
 
-from padenet.conversion.activations import (
-    FUNCTIONS,
-    NAMES,
-    WITHOUT_START,
-    Activation,
-    Beginning,
-    find_beginning,
-    read_module,
-)
+from padenet.conversion.activations import Beginning, find_beginning
 from padenet.conversion.forward import Change, rewrite, set_methods
 from padenet.conversion.graphs import rewire
-from padenet.conversion.in_place import is_lost
-from padenet.conversion.net import Forwards
 from padenet.conversion.places import Choices, Place, choose
 from padenet.conversion.report import Left, Replaced, Report
-from padenet.conversion.roles import OUTRIGHT, UNKNOWN, is_quantised, why_left
-from padenet.conversion.sites import Site, find
+from padenet.conversion.sites import Site
+from padenet.conversion.survey import Survey
 from padenet.nn import PAU
 
-LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 HOOKS = (
     "_forward_hooks",
     "_forward_hooks_with_kwargs",
@@ -116,14 +103,9 @@ class _Conversion:
         self.units: dict[Any, nn.Module] = {}
         self.changes: dict[nn.Module, list[tuple[Site, Change]]] = {}
 
-    def run(
-        self, only: Choices, skip: Choices, everything: bool
-    ) -> tuple[nn.Module, Report]:
-        self.flow = Forwards(self.holder.get_submodule("root"))
-        self.found = find(self.flow)
-        self.parents = list(self._parents())
-        self._tell_unread()
-        places = list(self._places())
+    def run(self, only: Choices, skip: Choices, everything: bool) -> tuple[nn.Module, Report]:
+        survey = Survey(self.holder, self.share)
+        self.left, places = survey.left, survey.places
         whys = choose(places, only, skip, everything)
         for place, why in zip(places, whys, strict=True):
             if why:
@@ -138,140 +120,6 @@ class _Conversion:
                 module.use_nested_tensor = module.use_nested_tensor and all(fused)
         root = self.holder.get_submodule("root")
         return root, Report(tuple(self.replaced), tuple(self.left))
-
-    def _parents(self) -> Iterator[tuple[str, nn.Module]]:
-        """Modules that may hold or call activations, by path from the holder."""
-        whole, inner = self.flow.whole, self.flow.inner
-        for path, module in self.holder.named_modules():
-            if "parametrizations" in path.split(".") or module in whole or module in inner:
-                continue
-            if isinstance(module, torch.jit.ScriptModule):
-                self.left.append(Left(_name(path), "it is scripted"))
-            elif isinstance(module, (nn.RNNBase, nn.RNNCellBase)):
-                self.left.append(Left(_name(path), "its activations are inside torch's kernel"))
-            elif isinstance(module, WITHOUT_START):
-                self.left.append(Left(_name(path), f"{type(module).__name__} has no start"))
-            else:
-                yield path, module
-
-    def _tell_unread(self) -> None:
-        """What is not replaced because its text is not known, or not reached as the model is."""
-        for path, parent in self.parents:
-            why = self.flow.unread.get(parent)
-            code = getattr(getattr(type(parent), "forward", None), "__code__", None)
-            slots = any(c in self.flow.whole for c in parent._modules.values() if c is not None)
-            functions = [v for v in vars(parent).values() if callable(v) and v in FUNCTIONS]
-            if why and parent not in self.flow.net.returns:
-                if slots or functions or (code is not None and NAMES & set(names_in(code))):
-                    stays = "functions that it calls stay"
-                    stays += ", a module that it calls twice is one unit" if slots else ""
-                    self.left.append(Left(_name(path), f"{why}; {stays}"))
-            for module, activation, line in self.found.dead:
-                if module is parent:
-                    why = f"{activation}: not reached as the model is set (line {line})"
-                    self.left.append(Left(_name(path), why))
-
-    def _slots(self) -> Iterator[tuple[nn.Module, str, nn.Module, str]]:
-        for path, parent in self.parents:
-            for attr, child in list(parent._modules.items()):
-                if child is not None and child in self.flow.whole:
-                    yield parent, attr, child, path
-
-    def _places(self) -> Iterator[Place]:
-        taken: set[tuple[nn.Module, str]] = set()
-        paths = {parent: path for path, parent in self.parents}
-        for parent, attr, child, path in self._slots():
-            sites = self.found.by_slot.get((parent, attr), [])
-            if not sites and (parent, attr) in self.found.absorbed:
-                continue
-            yield from self._slot(parent, attr, child, path, sites, paths, taken)
-        functions: dict[nn.Module, list[Site]] = {}
-        for site in self.found.functions:
-            functions.setdefault(site.module, []).append(site)
-        for path, parent in self.parents:
-            function = getattr(parent, "activation", None) if isinstance(parent, LAYERS) else None
-            if function in FUNCTIONS:
-                kind = FUNCTIONS[function]
-                found = Activation(kind, kind.defaults, f"F.{kind.function.__name__}")
-                like = self._like(path, "linear2", None)
-                yield Place(_name(f"{path}.activation"), parent, "activation", found, like)
-            for site in sorted(functions.get(parent, []), key=lambda s: s.line):
-                if site.why or site.change("unit") is None:
-                    why = site.why or "its argument cannot be written where it is called"
-                    self.left.append(Left(_name(path), f"{site.activation}: {why} ({site.where})"))
-                    continue
-                attr = _free(parent, site.activation.unit, taken)
-                like = self._like(path, None, _maker(site))
-                name = _name(f"{path}.{attr}")
-                place = Place(name, parent, attr, site.activation, like, sites=(site,))
-                yield self._judge(place)
-
-    def _slot(
-        self,
-        parent: nn.Module,
-        attr: str,
-        child: nn.Module,
-        path: str,
-        sites: list[Site],
-        paths: dict[nn.Module, str],
-        taken: set[tuple[nn.Module, str]],
-    ) -> Iterator[Place]:
-        """The slot itself, for its first call, and a place for each further one."""
-        found, like = self.flow.whole[child], self._like(path, attr, child)
-        own = [s for s in sites if s.records and not s.why and s.change("unit") is not None]
-        more = [] if self.share else own[1:]
-        served = tuple(s for s in sites if s not in more)
-        first = Place(_name(f"{path}.{attr}"), parent, attr, found, like, child, sites=served)
-        if not sites and parent is not self.holder and not isinstance(parent, LAYERS):
-            first.why = UNKNOWN if issubclass(found.kind.module, OUTRIGHT) else ""
-            if self._knows(parent):
-                first.why = "no forward calls it"
-        yield self._judge(first)
-        for site in more:
-            before, _, _ = attr.rpartition(".")
-            label = attr if parent is site.module else f"{paths[parent]}_{attr}".replace(".", "_")
-            new = _free(site.module, label.split("root_")[-1] + before, taken)
-            name = _name(f"{paths[site.module]}.{new}")
-            yield self._judge(Place(name, site.module, new, found, like, child, first, (site,)))
-
-    def _knows(self, parent: nn.Module) -> bool:
-        """Every forward can be read, and that of ``parent`` does not look for modules by name."""
-        net, unread = self.flow.net, self.flow.unread
-        forward = inspect.unwrap(type(parent).forward)
-        code = getattr(forward, "__code__", None)
-        return (
-            parent in net.returns
-            and code is not None
-            and all(module in net.returns for module in unread)
-            and not set(names_in(code)) & {"getattr", "children", "modules", "_modules"}
-        )
-
-    def _judge(self, place: Place) -> Place:
-        """Say why a place is better left."""
-        values = [v for site in place.sites for v in site.values]
-        if any(v in self.found.parts for v in values):
-            place.never = f"{place.activation} is a part of a formula that is not known"
-        elif any(is_quantised(v, self.flow.net) for v in values):
-            place.never = "its input is quantised"
-        elif any(v.inplace and is_lost(v) for v in values):
-            place.never = f"{place.activation} writes into what is read through another name"
-        place.why = place.why or why_left(place.activation, values, self.flow.net)
-        return place
-
-    def _like(self, path: str, attr: str | None, module: nn.Module | None) -> Tensor | None:
-        """A tensor near ``attr`` of the module at ``path``, whose device and dtype to take."""
-        near = _floats(module) if module is not None else []
-        while not near:
-            parent = self.holder.get_submodule(path)
-            for name, child in parent._modules.items():
-                if name == attr:
-                    break
-                near += _floats(child) if child is not None and attr is not None else []
-            near = near or _floats(parent)[:1]
-            if not path:
-                break
-            path, _, attr = path.rpartition(".")
-        return near[-1] if near else None
 
     def _replace(self, place: Place) -> None:
         unit = self.units.get(place.module) if self.share else None
@@ -346,39 +194,3 @@ class _Conversion:
                 methods.setdefault(owner.method, {})[site.records[0].node] = change
             texts = {name: rewrite(sources[name], c) for name, c in methods.items()}
             set_methods(module, texts)
-
-
-def _maker(site: Site) -> nn.Module | None:
-    """The module whose result is the site's input."""
-    leaf = site.leaf
-    if leaf.op == "call" or leaf.slot is not None:
-        made: nn.Module = leaf.data if leaf.op == "call" else leaf.slot[0]._modules[leaf.slot[1]]  # type: ignore
-        return made
-    return None
-
-
-def names_in(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from names_in(constant)
-
-
-def _name(path: str) -> str:
-    """The name in the model of a path from the holder."""
-    return path.removeprefix(".").removeprefix("root").removeprefix(".")
-
-
-def _free(module: nn.Module, name: str, taken: set[tuple[nn.Module, str]]) -> str:
-    """``name``, or ``name_2``, ``name_3``, ...: one that the module does not use."""
-    new, i = name, 1
-    while hasattr(module, new) or (module, new) in taken:
-        i += 1
-        new = f"{name}_{i}"
-    taken.add((module, new))
-    return new
-
-
-def _floats(module: nn.Module) -> list[Tensor]:
-    tensors: list[Tensor] = [*module.parameters(), *module.buffers()]
-    return [t for t in tensors if t.is_floating_point()]

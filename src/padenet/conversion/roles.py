@@ -176,6 +176,8 @@ def is_quantised(value: Value, net: Net) -> bool:
             kind = type(v.data).__name__
             if ".quantized" in home and ".dynamic" not in home and kind != "DeQuantize":
                 return True
+            if kind != "DeQuantize" and not any(True for _ in v.data.parameters()):
+                stack += v.args
         elif v.op == "call":
             stack += [net.returns[v.data]] if v.data in net.returns else []
         elif v.op == "other" and str(v.data).startswith("quantize_per"):

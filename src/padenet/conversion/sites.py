@@ -3,12 +3,13 @@
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import nn
 
 from padenet.conversion.activations import Activation
-from padenet.conversion.forward import Change
 from padenet.conversion.formulas import identify, inside, is_part
+from padenet.conversion.forward import Change
 from padenet.conversion.in_place import names_to_bind
 from padenet.conversion.net import Forwards
 from padenet.conversion.source import walk
@@ -43,7 +44,7 @@ class Site:
         return any(r.in_loop for r in self.records)
 
     def change(self, unit: str) -> Change | None:
-        """How to write the call of ``unit``, an attribute of the module; "" keeps what is called."""
+        """How to write the call of ``unit``, an attribute; "" keeps what is called."""
         record = self.records[0]
         me = name_in(record, lambda v: v.is_const(nn.Module) and v.data is self.module)
         argument = _argument(record, self.leaf)
@@ -68,9 +69,9 @@ def name_in(record: Record, fits) -> str | None:  # type: ignore[no-untyped-def]
 def _argument(record: Record, leaf: Value) -> ast.expr | str | None:
     """How the text of the record names ``leaf``: a part of the expression, or a variable."""
     for node in walk(record.node):
-        if node is not record.node and isinstance(node, ast.expr):
-            if record.frame.values.get(node) is leaf:
-                return node
+        inner = node is not record.node and isinstance(node, ast.expr)
+        if inner and record.frame.values.get(node) is leaf:  # type: ignore[call-overload]
+            return node  # type: ignore[return-value]
     return name_in(record, lambda v: v is leaf)
 
 
@@ -94,11 +95,12 @@ def find(flow: Forwards) -> Found:
                 known[value] = found
     whole = _absorb(known)
     by_value: dict[Value, list[Record]] = {}
-    for record in flow.records:
-        by_value.setdefault(record.value, []).append(record)
+    for r in flow.records:
+        by_value.setdefault(r.value, []).append(r)
     sites: dict[object, Site] = {}
     parts: set[Value] = set()
     for value, (leaf, activation) in known.items():
+        record: Record | None
         if value in whole:
             continue
         if is_part(value, whole):
@@ -115,7 +117,9 @@ def find(flow: Forwards) -> Found:
         site.values.append(value)
         if record is not None:
             site.records.append(record)
-    alive = {(s.records[0].frame.owner.module, s.records[0].node) for s in sites.values() if s.records}
+    alive = {
+        (s.records[0].frame.owner.module, s.records[0].node) for s in sites.values() if s.records
+    }
     absorbed = {value.slot for value in whole if value.slot is not None}
     return Found(*_by_slot(sites.values()), parts, absorbed, _dead(flow, alive))
 
@@ -158,12 +162,12 @@ def _why(record: Record) -> str:
     return "" if frame.module is not None else "its text is in no method"
 
 
-def _dead(flow: Forwards, alive: set[object]) -> list[tuple[nn.Module, str, int]]:
+def _dead(flow: Forwards, alive: set[Any]) -> list[tuple[nn.Module, str, int]]:
     found: dict[object, tuple[nn.Module, str, int]] = {}
     for record in flow.records:
         value, module = record.value, record.frame.owner.module
         key = (module, record.node)
-        if value.dead and module is not None and key not in alive and value.slot is None:
-            if isinstance(value.activation, Activation):
-                found[key] = (module, str(value.activation), record.node.lineno)
+        lost = value.dead and value.slot is None and isinstance(value.activation, Activation)
+        if lost and module is not None and key not in alive:
+            found[key] = (module, str(value.activation), record.node.lineno)
     return list(found.values())

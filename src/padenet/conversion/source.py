@@ -2,6 +2,7 @@
 
 import ast
 import linecache
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from types import CodeType, FunctionType
@@ -115,17 +116,26 @@ def _wrap(
     name: str = "",
     imported: tuple[str, ...] = (),
 ) -> CodeType:
-    """``tree`` compiled where its free names are those of a function, and private ones a class's."""
+    """``tree`` compiled where it has the free names of a function and is in a class."""
     body: Any = ast.Expr(tree) if isinstance(tree, ast.Lambda) else tree
     if owner:
-        body = ast.ClassDef(owner, [], [], [body], [], **({"type_params": []}))
+        body = _class(owner, body)
     taken = [ast.arg(n) for n in free]
     args = ast.arguments([], taken, None, [], [], None, [])
-    outer = ast.FunctionDef("outer", args, [body], [], None, **({"type_params": []}))
+    outer: Any = ast.FunctionDef("outer", args, [body], [], None)
+    if sys.version_info >= (3, 12):
+        outer.type_params = []
     imports: list[Any] = [ast.Import([ast.alias(n)]) for n in imported]
     whole = ast.fix_missing_locations(ast.Module([*imports, outer], []))
     flags = code.co_flags & FUTURE
     return compile(whole, name or code.co_filename, "exec", flags=flags, dont_inherit=True)
+
+
+def _class(name: str, function: Any) -> Any:
+    made: Any = ast.ClassDef(name, [], [], [function], [])
+    if sys.version_info >= (3, 12):
+        made.type_params = []
+    return made
 
 
 def _inner(code: CodeType, name: str) -> CodeType | None:
@@ -164,7 +174,7 @@ def walk(tree: ast.AST) -> Iterator[ast.AST]:
 def text_of(source: Source, tree: Any) -> str:
     """A changed tree of ``source`` as text: a function in its class."""
     function = bare(tree)
-    body = ast.ClassDef(source.name or "_", [], [], [function], [], **({"type_params": []}))
+    body = _class(source.name or "_", function)
     return ast.unparse(ast.fix_missing_locations(body))
 
 
