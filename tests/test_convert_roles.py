@@ -194,7 +194,7 @@ class Outputs(nn.Module):
 
 @pytest.mark.parametrize("kind", ["dict", "object", "tuple", "scaled"])
 def test_what_leaves_the_model_stays(kind):
-    new, report = convert(Outputs(kind))
+    _, report = convert(Outputs(kind))
     assert [r.name for r in report.replaced] == ["tanh"], report
     assert [(e.name, OUTPUT in e.why) for e in report.left] == [("sigmoid", True)]
     _, report = convert(Outputs(kind), everything=True)
