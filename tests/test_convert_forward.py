@@ -180,6 +180,36 @@ class Edited(Out):
         return self.last(F.softplus(self.lin(x)))
 
 
+class Odd(Out):
+    """A function chosen at run time, one of a parameter, one with an argument of its own."""
+
+    @classmethod
+    def shifted(cls, x):
+        return F.silu(x) + 1
+
+    def body(self, x):
+        act = torch.tanh if self.training else torch.sigmoid
+        x = act(x) * torch.sigmoid(self.lin.bias) + self.shifted(x)
+        return F.prelu(x, self.last.bias[:1])
+
+
+def test_what_no_rule_takes_is_told():
+    model = Odd()
+    new, report = convert(model)
+    assert not report.replaced and type(new) is Odd
+    whys = [entry.why for entry in report.left]
+    for part in (
+        "torch.tanh: it is one of several",
+        "torch.sigmoid: it is one of several",
+        "torch.sigmoid: what it is called with is not a tensor of the forward",
+        "F.silu: Odd.shifted, a function outside the class",
+        "prelu: its slope is an argument",
+    ):
+        assert sum(part in why for why in whys) == 1, whys
+    x = torch.randn(2, 4)
+    assert torch.equal(new(x), model(x))
+
+
 class Settings(Out):
     def __init__(self, mode):
         super().__init__()

@@ -1,4 +1,4 @@
-"""``convert`` on blocks as others write them: what becomes a unit, what stays, and that they run."""
+"""``convert`` on blocks as others write them: what becomes a unit, and what stays."""
 
 import functools
 

@@ -47,6 +47,8 @@ class Calls(Objects):
             return self.call_module(callee, args, given)
         if isinstance(f, MethodType) and isinstance(f.__self__, nn.Module):
             return self.call_method(f, args, given)
+        if isinstance(f, MethodType) and isinstance(f.__self__, type):
+            return self.call(self.const(f.__func__), [self.const(f.__self__), *args], given)
         try:
             hash(f)
         except TypeError:

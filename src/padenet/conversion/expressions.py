@@ -83,7 +83,7 @@ class Expressions(Calls):
 
     def record(self, node: Any, value: Value, target: str | None = None) -> None:
         frame = self.frame
-        made = Record(value, frame, node, self.home, dict(frame.env), target, frame.loops > 0)
+        made = Record(value, frame, node, dict(frame.env), target, frame.loops > 0)
         self.records.append(made)
 
     def on_Constant(self, node: ast.Constant) -> Value:

@@ -28,7 +28,7 @@ class Objects:
     """
 
     frame: Frame
-    home: nn.Module
+    home: nn.Module | None = None
     call: Callable[[Value, list[Value], dict[str, Value]], Value]
 
     def __init__(self) -> None:
@@ -46,6 +46,7 @@ class Objects:
     def new(self, op: str, args: Iterable[Value] = (), data: Any = None) -> Value:
         self.clock += 1
         value = Value(op, args, data, self.clock, self.dead)
+        value.home = self.home
         if op in ("apply", "call"):
             self.made.append(value)
         return value

@@ -29,7 +29,9 @@ class Site:
 
     @property
     def module(self) -> nn.Module:
-        return self.records[0].frame.owner.module or self.records[0].home
+        found = self.records[0].frame.owner.module or self.values[0].home
+        assert found is not None
+        return found
 
     @property
     def line(self) -> int:
@@ -84,6 +86,7 @@ class Found:
     parts: set[Value]  # activations that are a part of something unknown
     absorbed: set[Slot]  # modules that are called as a part of something known
     dead: list[tuple[nn.Module, str, int]]
+    odd: list[tuple[nn.Module | None, str]]  # calls that no text or no table explains
 
 
 def find(flow: Forwards) -> Found:
@@ -121,7 +124,13 @@ def find(flow: Forwards) -> Found:
         (s.records[0].frame.owner.module, s.records[0].node) for s in sites.values() if s.records
     }
     absorbed = {value.slot for value in whole if value.slot is not None}
-    return Found(*_by_slot(sites.values()), parts, absorbed, _dead(flow, alive))
+    odd = [
+        (v.home, v.activation) for v in flow.made if isinstance(v.activation, str) and not v.dead
+    ]
+    chosen = [s for s in sites.values() if not s.records and s.slot is None]
+    odd += [(s.values[0].home, f"{s.activation}: it is one of several functions") for s in chosen]
+    dead = _dead(flow, alive)
+    return Found(*_by_slot(sites.values()), parts, absorbed, dead, list(dict.fromkeys(odd)))
 
 
 def _by_slot(sites: Iterable[Site]) -> tuple[list[Site], dict[Slot, list[Site]]]:

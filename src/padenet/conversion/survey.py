@@ -59,6 +59,9 @@ class Survey:
                 stays = "functions that it calls stay"
                 stays += ", a module that it calls twice is one unit" if slots else ""
                 self.left.append(Left(name_of(path), f"{why}; {stays}"))
+            self.left += [
+                Left(name_of(path), w) for module, w in self.found.odd if module is parent
+            ]
             for module, activation, line in self.found.dead:
                 if module is parent:
                     why = f"{activation}: not reached as the model is set (line {line})"

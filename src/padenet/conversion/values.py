@@ -39,6 +39,7 @@ class Value:
         "data",
         "dead",
         "function",
+        "home",
         "inplace",
         "keys",
         "known",
@@ -60,6 +61,7 @@ class Value:
         self.live = False  # a constant that belongs to a configuration, which may change
         self.known = True
         self.slot: Slot | None = None
+        self.home: nn.Module | None = None  # whose forward was followed
         for arg in self.args:
             arg.users.append(self)
 
@@ -114,15 +116,11 @@ class Frame:
 
 @dataclass(eq=False)
 class Record:
-    """``node`` of a function had ``value``, when the names were those of ``env``.
-
-    ``home`` is the module whose forward was followed.
-    """
+    """``node`` of a function had ``value``, when the names were those of ``env``."""
 
     value: Value
     frame: Frame
     node: Any
-    home: nn.Module
     env: dict[str, Value]
     target: str | None = None  # the name that the statement binds to it
     in_loop: bool = False
