@@ -341,6 +341,25 @@ def test_in_place_through_a_view_is_left():
     assert torch.equal(new.kept[0], old.kept[0])
 
 
+def test_in_place_on_what_the_caller_reads_again_is_left():
+    class Caller(Out):
+        def __init__(self, again):
+            super().__init__()
+            self.block = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 4))
+            self.again = again
+
+        def body(self, x):
+            return self.block(x) + x if self.again else self.block(x)
+
+    x = torch.randn(3, 4)
+    for again in (True, False):
+        model = Caller(again)
+        new, report = convert(model)
+        assert len(report.replaced) == 1 - again
+        assert [e.name for e in report.left] == ["block.0"] * again
+        assert torch.equal(new(x), model(x)) or not again
+
+
 def test_hooks():
     model, seen = nn.Sequential(nn.Linear(3, 3), nn.ReLU()), []
     model[1].register_forward_hook(lambda m, x, y: seen.append(type(m)))

@@ -1,29 +1,34 @@
 """Calls in place, whose result a unit would not write where others look for it."""
 
 from padenet.conversion.operations import ALIASES
+from padenet.conversion.roles import Net
 from padenet.conversion.values import Record, Value
 
 
-def is_lost(value: Value) -> bool:
-    """What this call in place wrote is read later through another tensor on the same memory."""
+def is_lost(value: Value, net: Net) -> bool:
+    """What this call in place wrote is read later through another tensor on the same memory.
+
+    Also in the forwards that gave the tensor to this one.
+    """
+    owners = {v: (module, name) for module, ins in net.inputs.items() for name, v in ins.items()}
     family: set[Value] = set()
-    stack = [value.args[0]]
+    stack = [(value.args[0], value)]
     while stack:
-        v = stack.pop()
+        v, writer = stack.pop()
         if v in family:
             continue
         family.add(v)
-        if v.op == "tensor":
+        others = [u for u in v.uses() if u is not writer]
+        if v.op == "tensor" or any(
+            u.op == "store" or (u.time > writer.time and u.op != "join") for u in others
+        ):
             return True
+        if v in owners:
+            stack += [(arg, call) for call, arg in net.given(*owners[v])]
         if is_alias(v):
-            stack += v.args
-        stack += [u for u in v.uses() if u is not value and u.time < value.time and is_alias(u)]
-    return any(
-        u.op == "store" or (u.time > value.time and u.op != "join")
-        for v in family
-        for u in v.uses()
-        if u is not value
-    )
+            stack += [(arg, writer) for arg in v.args]
+        stack += [(u, writer) for u in others if u.time < writer.time and is_alias(u)]
+    return False
 
 
 def is_alias(v: Value) -> bool:

@@ -5,7 +5,7 @@ It is a gate where it then multiplies another tensor that depends on the input, 
 it is divided by what is computed from itself, and it leaves the model where the root returns it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from torch import nn
@@ -34,6 +34,16 @@ class Net:
     calls: dict[nn.Module, list[Value]] = field(default_factory=dict)
     hidden_modules: set[nn.Module] = field(default_factory=set)  # torch's, which do not gate
     returned: dict[Value, list[nn.Module]] = field(default_factory=dict)  # ``returns``, inverted
+
+    def given(self, module: nn.Module, name: str) -> Iterator[tuple[Value, Value]]:
+        """Each call of ``module``, and what it gives for the argument ``name``."""
+        place = list(self.inputs[module]).index(name)
+        for call in self.calls.get(module, []):
+            count = len(call.args) - len(call.keys)
+            if place < count:
+                yield call, call.args[place]
+            elif name in call.keys:
+                yield call, call.args[count + call.keys.index(name)]
 
 
 def why_left(activation: Activation, values: Iterable[Value], net: Net) -> str:
@@ -183,14 +193,7 @@ def is_quantised(value: Value, net: Net) -> bool:
         elif v.op == "other" and str(v.data).startswith("quantize_per"):
             return True
         elif v in owners:
-            module, name = owners[v]
-            place = list(net.inputs[module]).index(name)
-            for call in net.calls.get(module, []):
-                count = len(call.args) - len(call.keys)
-                if place < count:
-                    stack.append(call.args[place])
-                elif name in call.keys:
-                    stack.append(call.args[count + call.keys.index(name)])
+            stack += [arg for _, arg in net.given(*owners[v])]
         else:
             stack += v.args
     return False

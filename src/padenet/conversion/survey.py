@@ -153,7 +153,7 @@ class Survey:
             place.never = "it is called with more than a tensor"
         elif any(v.named and not _changes(s) for s in place.sites for v in s.values):
             place.never = "it is called with a keyword where the text cannot be changed"
-        elif any(v.inplace and is_lost(v) for v in values) or not all(
+        elif any(v.inplace and is_lost(v, self.flow.net) for v in values) or not all(
             _changes(s) for s in place.sites if any(map(names_to_bind, s.records))
         ):
             place.never = f"{place.activation} writes into what is read through another name"
