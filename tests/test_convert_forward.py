@@ -1,6 +1,7 @@
 """``convert`` rewrites the text of a forward, and changes nothing else in it."""
 
 import copy
+import functools
 import inspect
 import linecache
 import pickle
@@ -127,14 +128,54 @@ def test_a_rewritten_method_can_be_read():
     assert not report.replaced and not report.left
 
 
+MADE = []
+
+
+def registered(f):
+    MADE.append(f)
+
+    @functools.wraps(f)
+    def wrapper(self, *args, bias=0.0):
+        return f(self, *args) + bias
+
+    return wrapper
+
+
+class Decorated(Out):
+    @torch.no_grad()
+    def body(self, x):
+        return F.relu(x)
+
+    @registered
+    def forward(self, x):
+        return self.last(self.body(F.gelu(self.lin(x))))
+
+
+def test_decorators_stay_and_are_not_run_again():
+    count = len(MADE)
+    new, _ = replaced(Decorated())
+    assert len(MADE) == count
+    x = torch.randn(3, 4)
+    expected = new.last(new.relu(new.gelu(new.lin(x))))
+    assert torch.equal(new(x, bias=2.0), expected + 2)
+    new(x).sum().backward()
+    assert new.relu.a.grad is None and new.last.weight.grad is not None
+    assert torch.equal(pickle.loads(pickle.dumps(new))(x), new(x))
+
+
 def test_what_cannot_be_rewritten_is_left():
+    def twice(f):
+        """It holds the function in two cells, so that neither can be exchanged alone."""
+        g = f
+        return functools.wraps(f)(lambda *args: f(*args) if args else g(*args))
+
     class Decorated(Out):
-        @torch.no_grad()
+        @twice
         def forward(self, x):
             return self.last(F.relu(self.lin(x)))
 
     class Method(Out):
-        @torch.no_grad()
+        @twice
         def body(self, x):
             return F.relu(x)
 

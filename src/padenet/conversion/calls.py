@@ -13,7 +13,7 @@ from torch import nn
 from padenet.conversion import operations as known
 from padenet.conversion.activations import FUNCTIONS, METHODS, Activation, Unknown, read_call
 from padenet.conversion.objects import HOLDERS, Chain, Objects
-from padenet.conversion.source import Source, read
+from padenet.conversion.source import Source, can_decorate, read
 from padenet.conversion.values import Frame, Value, has_data
 
 DEPTH = 12
@@ -118,13 +118,13 @@ class Calls(Objects):
         if known.is_torch(function) or isinstance(source, str) or len(self.stack) > DEPTH:
             return self.call_unknown(known.short(function), args, given)
         name, why = source.private(function.__name__), ""
-        if source.decorated or inner is not function:
+        before, self.impure = self.impure, self.impure + (inner is not function)
+        if not can_decorate(function, inner):
             why = f"{function.__name__} is decorated"
-            self.impure += 1
         elif inspect.getattr_static(type(module), name, None) is not function:
             why = f"{function.__qualname__}, which is called through super()"
         first = self.const(module)
-        return self.inline(source, module, why, [first, *args], given)
+        return self.inline(source, module, why, [first, *args], given, before)
 
     def call_closure(self, f: Value, args: list[Value], given: dict[str, Value]) -> Value:
         tree, outer = f.data
@@ -145,12 +145,13 @@ class Calls(Objects):
         why: str,
         args: list[Value],
         given: dict[str, Value],
+        before: int | None = None,
     ) -> Value:
         if len(self.stack) > DEPTH or (key := (source.tree, module)) in self.stack:
             return self.call_unknown(source.function.__qualname__, args, given)
         env = self.bind_arguments(source, source.function, args, given)
         name = source.private(source.function.__name__)
-        before = self.impure - why.endswith("decorated")
+        before = self.impure if before is None else before
         self.stack.append(key)
         value = self.follow(Frame(source, module, name, env, why))
         self.stack.pop()

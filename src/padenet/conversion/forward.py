@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from torch import nn
 
-from padenet.conversion.source import Source, make, text_of
+from padenet.conversion.source import Source, decorate, make, text_of
 
 
 @dataclass
@@ -86,7 +86,9 @@ def _make_class(base: type, texts: tuple[tuple[str, str], ...]) -> type:
         methods: dict[str, Any] = {}
         for name, text in texts:
             label = f"{name} of {base.__qualname__}"
-            methods[name] = make(text, inspect.getattr_static(base, name), label)
+            outer = inspect.getattr_static(base, name)
+            inner = inspect.unwrap(outer)
+            methods[name] = decorate(outer, inner, make(text, inner, label))
         stored = {"__module__": base.__module__, "__qualname__": base.__qualname__}
         made = {"__reduce_ex__": _reduce, "_made_of": texts, "__doc__": base.__doc__}
         _made[base, texts] = type(base.__name__, (base,), {**stored, **made, **methods})

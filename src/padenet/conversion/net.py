@@ -10,7 +10,7 @@ from padenet.conversion.flow import Flow
 from padenet.conversion.formulas import formula_of, identify, inside
 from padenet.conversion.operations import WRAPPERS, is_torch
 from padenet.conversion.roles import Net
-from padenet.conversion.source import read
+from padenet.conversion.source import can_decorate, read
 from padenet.conversion.values import Frame, Value
 
 
@@ -66,7 +66,7 @@ class Forwards(Flow):
         if isinstance(source, str):
             self.unread[module] = source
             return
-        why = "its forward is decorated" if source.decorated or inner is not forward else ""
+        why = "" if can_decorate(forward, inner) else "its forward is decorated"
         if why:
             self.unread[module] = why
         arguments = source.tree.args
@@ -89,7 +89,7 @@ class Forwards(Flow):
             self.unread[module] = f"its forward cannot be followed ({type(e).__name__})"
             return
         self.net.inputs[module], self.net.returns[module] = inputs, returned
-        if self.impure == before and not why:
+        if self.impure == before and inner is forward:
             self.read_formula(module, inputs, returned, kept)
 
     def drop(self, kept: tuple[int, int]) -> None:

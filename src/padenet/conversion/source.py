@@ -5,7 +5,7 @@ import linecache
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -23,10 +23,6 @@ class Source(NamedTuple):
         """What the compiler makes of a name that begins with two underscores."""
         hidden = self.name and name.startswith("__") and not name.endswith("__")
         return f"_{self.name.lstrip('_')}{name}" if hidden else name
-
-    @property
-    def decorated(self) -> bool:
-        return bool(getattr(self.tree, "decorator_list", ()))
 
 
 _read: dict[tuple[str, CodeType], Source | str] = {}
@@ -178,6 +174,44 @@ def text_of(source: Source, tree: Any) -> str:
     return ast.unparse(ast.fix_missing_locations(body))
 
 
+def _cell_of(outer: FunctionType) -> int | None:
+    """Which cell of a decorator's function holds what it decorates, if just one does."""
+    inner: Any = getattr(outer, "__wrapped__", None)
+    cells = outer.__closure__ or ()
+    held = [i for i, c in enumerate(cells) if c != CellType() and c.cell_contents is inner]
+    return held[0] if len(held) == 1 else None
+
+
+def can_decorate(outer: Any, inner: FunctionType) -> bool:
+    """``decorate`` can exchange ``inner`` under the decorators that made ``outer`` of it."""
+    while outer is not inner:
+        if not isinstance(outer, FunctionType) or _cell_of(outer) is None:
+            return False
+        outer = outer.__wrapped__  # type: ignore[attr-defined]
+    return True
+
+
+def decorate(outer: Any, inner: FunctionType, made: FunctionType) -> FunctionType:
+    """``outer`` with ``made`` where it calls ``inner``: no decorator is run again."""
+    if outer is inner:
+        return made
+    new = decorate(outer.__wrapped__, inner, made)
+    cells = list(outer.__closure__)
+    place = _cell_of(outer)
+    assert place is not None
+    cells[place] = CellType(new)
+    code, scope = outer.__code__, outer.__globals__
+    copied = FunctionType(code, scope, outer.__name__, outer.__defaults__, tuple(cells))
+    return _dress(copied, outer, {"__wrapped__": new})
+
+
+def _dress(made: FunctionType, original: Any, more: dict[str, Any]) -> FunctionType:
+    for attribute in ("__kwdefaults__", "__annotations__", "__doc__", "__qualname__", "__module__"):
+        setattr(made, attribute, getattr(original, attribute))
+    made.__dict__.update({**vars(original), **more})
+    return made
+
+
 def make(text: str, original: FunctionType, label: str) -> FunctionType:
     """The function that ``text`` is, with the globals, closure and defaults of ``original``."""
     (holder,) = ast.parse(text).body
@@ -192,7 +226,4 @@ def make(text: str, original: FunctionType, label: str) -> FunctionType:
     cells = dict(zip(old.co_freevars, original.__closure__ or (), strict=True))
     closure = tuple(cells[n] for n in code.co_freevars)
     made = FunctionType(code, original.__globals__, old.co_name, original.__defaults__, closure)
-    for attribute in ("__kwdefaults__", "__annotations__", "__doc__", "__qualname__", "__module__"):
-        setattr(made, attribute, getattr(original, attribute))
-    made.__dict__.update(vars(original))
-    return made
+    return _dress(made, original, {})
