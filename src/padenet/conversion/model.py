@@ -1,4 +1,4 @@
-"""``convert``: every activation of a model by a unit that starts as that activation."""
+"""``convert``: every hidden activation of a model by a unit that starts as it."""
 
 import copy
 import functools
@@ -46,7 +46,7 @@ def convert(
     everything: bool = False,
     **options: Any,
 ) -> tuple[nn.Module, Report]:
-    """A copy of ``model`` in which every activation is a unit that starts as that activation.
+    """A copy of ``model``, in which every hidden activation is a unit that starts as it.
 
     Modules (``nn.ReLU``, ...), functions (``F.relu``, ``torch.relu``, ...), methods
     (``x.relu_()``, ...) and formulas (``x * torch.sigmoid(x)``, ...) are replaced, each call by a

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Iterator
-from types import CodeType
+from types import BuiltinFunctionType, CodeType, FunctionType
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from padenet.conversion.report import Left
 from padenet.conversion.roles import OUTRIGHT, UNKNOWN, is_quantised, why_left
 from padenet.conversion.sites import Site, find
 
+FUNCTION_TYPES = (FunctionType, BuiltinFunctionType)
 LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 SEARCHES = {"getattr", "children", "named_children", "modules", "_modules"}
 
@@ -53,7 +54,9 @@ class Survey:
             why = self.flow.unread.get(parent)
             code = getattr(getattr(type(parent), "forward", None), "__code__", None)
             slots = any(c in self.flow.whole for c in parent._modules.values() if c is not None)
-            functions = [v for v in vars(parent).values() if callable(v) and v in FUNCTIONS]
+            functions = [
+                v for v in vars(parent).values() if isinstance(v, FUNCTION_TYPES) and v in FUNCTIONS
+            ]
             calls = slots or functions or (code is not None and NAMES & set(names_in(code)))
             if why and calls and parent not in self.flow.net.returns:
                 stays = "functions that it calls stay"
