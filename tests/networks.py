@@ -124,8 +124,8 @@ def seeded(make, *args):
 class Calls(nn.Module):
     def __init__(self, function):
         super().__init__()
-        self.lin = nn.Linear(4, 4)
+        self.lin, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
         self.function = function
 
     def forward(self, x):
-        return self.function(self.lin(x))
+        return self.last(self.function(self.lin(x)))

@@ -24,9 +24,8 @@ from networks import (
 from torch import fx, nn
 
 import padenet
-from padenet import param_groups
+from padenet import convert, param_groups
 from padenet.coefficients import STARTS
-from padenet.convert import convert
 
 pytestmark = QUIET
 
@@ -149,11 +148,11 @@ def test_share():
         (ResNet(), ["layer1.0.relu", "layer1.1.relu", "relu"]),
         (Aliases(), ["act1"]),
     ]:
-        new, report = convert(model, share=True)
+        new, report = convert(model, share=True, everything=True)
         assert sorted(r.name for r in report.replaced) == names
         assert len(set(units_of(new).values())) == len(names)
     assert new.act1 is new.act2
-    separate, report = convert(Aliases())
+    separate, report = convert(Aliases(), everything=True)
     assert separate.act1 is not separate.act2 and len(report.replaced) == 2
     x = torch.randn(2, 3)
     assert torch.equal(separate(x), separate.act2(separate.lin2(separate.act1(separate.lin1(x)))))
@@ -223,7 +222,7 @@ def test_device():
 def test_units_and_options():
     unit = functools.partial(padenet.RPAU, alpha=0.5)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), Basic(8, 8))
-    new, _ = convert(model, unit=unit, groups=4)
+    new, _ = convert(model, unit=unit, groups=4, everything=True)
     assert all(type(u) is padenet.RPAU and u.alpha == 0.5 for u in units_of(new).values())
     assert new[1].a.shape == (4, 6)
     new(images())

@@ -14,9 +14,9 @@ from networks import (
 from torch import nn
 
 import padenet
+from padenet import convert
 from padenet.aims import AIMS
 from padenet.coefficients import STARTS, STARTS_BY_AIM, find_start
-from padenet.convert import convert
 
 pytestmark = QUIET
 
@@ -74,7 +74,7 @@ def test_functions_and_methods(name):
     assert entry.start == start and not report.left, report
     (unit,) = units_of(new).values()
     x = torch.randn(5, 4)
-    assert torch.equal(new(x), unit(new.lin(x)))
+    assert torch.equal(new(x), new.last(unit(new.lin(x))))
     if "rrelu" in name:
         function = lambda x: F.leaky_relu(x, 0.2)
     assert entry.rms <= WORST
@@ -123,7 +123,7 @@ def test_modules(module, start):
 def test_units_have_the_aim_that_is_asked_for(module, name, aim):
     """As stored, and where nothing is stored with the error that a blend of the relu start has."""
     model = nn.Sequential(module, copy.deepcopy(module))
-    new, report = convert(model, aim=aim, dtype=torch.float64)
+    new, report = convert(model, aim=aim, dtype=torch.float64, everything=True)
     first, second = report.replaced
     assert first.start == second.start == name and first.rms == second.rms
     if name in STARTS:
@@ -161,7 +161,7 @@ def test_an_unknown_aim_is_refused():
 @pytest.mark.parametrize("aim", AIMS)
 def test_a_blend_is_as_good_as_the_stored_fit(aim):
     """LReLU(s) = s x + (1 - s) relu(x): the relu start gives every slope its optimum."""
-    from padenet.convert.activations import _blend
+    from padenet.conversion.activations import _blend
 
     for slope, name in [(0.01, "lrelu"), (0.2, "lrelu_0.20"), (0.3, "lrelu_0.30")]:
         start = find_start(name, aim)
@@ -195,7 +195,7 @@ FITTED = [
 def test_what_has_no_stored_start_is_fitted(module, options, limit):
     pytest.importorskip("padenet.fit")
     pytest.importorskip("scipy")
-    unit, report = convert(nn.Sequential(module, copy.deepcopy(module)), **options)
+    unit, report = convert(nn.Sequential(module, copy.deepcopy(module)), everything=True, **options)
     for entry in report.replaced:
         assert entry.start.startswith("fitted") and entry.rms < limit
     assert_starts_as(unit[0], module.double(), entry.rms)

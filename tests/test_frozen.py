@@ -177,5 +177,7 @@ def test_a_state_of_units_fits_where_they_are_of_that_kind():
     frozen.load_state_dict(trained.state_dict())
     assert torch.equal(frozen(HUGE), trained(HUGE))
     other = nn.Sequential(padenet.PAU(form="abs_terms"))
-    with pytest.raises(ValueError, match=r"saved with form='abs_terms' and has form='safe', q=1.0 here"):
+    with pytest.raises(
+        ValueError, match=r"saved with form='abs_terms' and has form='safe', q=1.0 here"
+    ):
         frozen.load_state_dict(other.state_dict())

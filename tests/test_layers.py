@@ -17,7 +17,7 @@ LAYERS = [
     ["fit"],
     ["nn", "baselines"],
     ["registry", "facts", "units"],
-    ["inputs", "convert", "optim", "pruning"],
+    ["inputs", "conversion", "optim", "pruning"],
     ["figures", "frozen", "loading"],
     ["history"],
     ["experiments"],

@@ -106,7 +106,7 @@ def test_an_activation_alone():
 def test_a_unit_in_two_places(tmp_path):
     """Files of safetensors hold it once."""
     act = nn.ReLU()
-    make = lambda: nn.Sequential(nn.Linear(3, 4), act, nn.Linear(4, 4), act)
+    make = lambda: nn.Sequential(nn.Linear(3, 4), act, nn.Linear(4, 4), act, nn.Linear(4, 2))
     saved, _ = padenet.convert(make(), share=True, form="abs_terms", degrees=(3, 2))
     for name, write in WRITE.items():
         write(saved, tmp_path / name)

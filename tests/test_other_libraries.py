@@ -6,7 +6,7 @@ from formula import assert_near
 from networks import QUIET, images
 
 import padenet
-from padenet.convert import convert, from_rational_activations
+from padenet import convert, from_rational_activations
 
 pytestmark = QUIET
 

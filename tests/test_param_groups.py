@@ -11,7 +11,8 @@ pytestmark = QUIET
 
 
 def test_param_groups():
-    model, _ = convert(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()), groups=2)
+    layers = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()
+    model, _ = convert(nn.Sequential(*layers), groups=2, everything=True)
     model[0].bias.requires_grad_(False)
     weights, coefficients = param_groups(model, lr=0.1, weight_decay=0.5, coefficient_lr=0.01)
     assert (weights["name"], coefficients["name"]) == ("weights", "coefficients")

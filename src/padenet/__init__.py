@@ -2,7 +2,10 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from padenet.convert import (
+from padenet.conversion import (
+    Left,
+    Replaced,
+    Report,
     convert,
     from_rational_activations,
     register_act2fn,
@@ -28,7 +31,10 @@ __all__ = [
     "Fit",
     "History",
     "InputHistogram",
+    "Left",
     "Pruning",
+    "Replaced",
+    "Report",
     "Stabilizer",
     "apply_pruning",
     "backends",

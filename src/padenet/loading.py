@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from padenet import state as states
 from padenet.checkpoints import read_checkpoint
-from padenet.convert import convert
+from padenet.conversion import convert
 from padenet.nn import PAU, RPAU
 
 State = Mapping[str, Tensor]

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import NamedTuple
 
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
-from padenet.convert.activations import Activation
+from padenet.conversion.activations import Activation
+from padenet.conversion.sites import Site
 
 Choice = str | type[nn.Module] | Callable[[str, type[nn.Module]], bool]
 Choices = Choice | Iterable[Choice] | None
@@ -15,7 +15,10 @@ Choices = Choice | Iterable[Choice] | None
 
 @dataclass(eq=False)
 class Place:
-    """Where a unit goes: ``holder.attr``. ``uses`` are the calls that it serves, if known."""
+    """Where a unit goes: ``holder.attr``. ``sites`` are the calls that it serves, if known.
+
+    ``why`` is the reason to leave it which the caller may overrule, ``never`` the one he may not.
+    """
 
     name: str
     holder: nn.Module
@@ -24,16 +27,12 @@ class Place:
     like: Tensor | None
     module: nn.Module | None = None
     first: "Place | None" = None  # the slot itself, for a further call of it
-    uses: tuple["Use", ...] = ()
+    sites: tuple[Site, ...] = ()
+    why: str = ""
+    never: str = ""
 
 
-class Use(NamedTuple):
-    caller: nn.Module
-    node: fx.Node
-    path: str
-
-
-def choose(places: list[Place], only: Choices, skip: Choices) -> list[str]:
+def choose(places: list[Place], only: Choices, skip: Choices, everything: bool) -> list[str]:
     """Why each place is not replaced, "" where it is."""
 
     def fits(choice: Choice, place: Place) -> bool:
@@ -56,4 +55,15 @@ def choose(places: list[Place], only: Choices, skip: Choices) -> list[str]:
 
     wanted = set(places) if only is None else chosen(only, "only")
     unwanted = chosen(skip, "skip")
-    return ["skipped" if p in unwanted else "" if p in wanted else "not among only" for p in places]
+    asked = everything or only is not None
+
+    def why(place: Place) -> str:
+        if place.never:
+            return place.never
+        if place in unwanted:
+            return "skipped"
+        if place not in wanted:
+            return "not among only"
+        return "" if asked else place.why
+
+    return [why(p) for p in places]

@@ -1,12 +1,12 @@
 """The activations that can be replaced, by module, function and method, and their starts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
 from padenet.coefficients import STARTS, find_start
 from padenet.functional import rational
@@ -59,6 +59,8 @@ MODULES = {kind.module: kind for kind in KINDS}
 FUNCTIONS = {f: kind for kind in KINDS for f in (kind.function, *kind.spellings)}
 METHODS = {name: kind for kind in KINDS for name in kind.methods}
 NAMES = {f.__name__ for f in FUNCTIONS} | set(METHODS)
+TANH_SPELLINGS = ("GELU", "F.gelu")  # elsewhere the name says which GELU it is
+BOUNDED = (nn.Sigmoid, nn.Tanh, nn.ReLU6)
 WITHOUT_START = (
     nn.Hardtanh,
     nn.Hardsigmoid,
@@ -80,12 +82,18 @@ class Activation:
     spelling: str
     inplace: bool = False
     slopes: tuple[float, ...] | None = field(default=None)
+    attr: str = ""
+
+    @property
+    def unit(self) -> str:
+        """What to call a unit that takes the place of a call."""
+        return self.attr or self.spelling.rpartition(".")[2].rstrip("_")
 
     @property
     def key(self) -> tuple[Any, ...]:
         if self.slopes is not None:
             return ("leaky", self.slopes)
-        return (self.kind.module, *sorted(self.values.items()))
+        return (self.kind.module, self.kind.function, *sorted(self.values.items()))
 
     def __str__(self) -> str:
         if len(self.slopes or ()) > 1:
@@ -94,6 +102,7 @@ class Activation:
             return f"{self.spelling}({self.slopes[0]:.4g})"
         given = [f"{v:.4g}" if isinstance(v, float) else str(v) for v in self.values.values()]
         usual = dict(self.values) == dict(self.kind.defaults)
+        usual |= self.spelling not in TANH_SPELLINGS and "tanh" in self.values.values()
         return self.spelling if usual else f"{self.spelling}({', '.join(given)})"
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -113,41 +122,38 @@ def read_module(module: nn.Module) -> Activation | None:
             return None
         values = {name: getattr(module, name) for name in kind.defaults}
         inplace = bool(getattr(module, "inplace", False))
-        return _make(kind, values, kind.module.__name__, inplace)
+        return make_activation(kind, values, kind.module.__name__, inplace)
     return None
 
 
-def read_node(node: fx.Node) -> Activation | str | None:
-    """The activation that a call in a graph is; or why it cannot be replaced; or None."""
-    if node.op == "call_function":
-        kind, label = FUNCTIONS.get(node.target), _name_of(node.target)  # type: ignore[arg-type]
-    elif node.op == "call_method":
-        kind, label = METHODS.get(str(node.target)), f"Tensor.{node.target}"
+class Unknown(NamedTuple):
+    """An argument that is known only when the model runs; ``tensor``: one of the forward's."""
+
+    tensor: bool
+
+
+def read_call(function: Any, args: Sequence[Any], given: Mapping[str, Any]) -> Activation | str:
+    """The activation that a call of a known function or method is, or why it cannot be replaced."""
+    if isinstance(function, str):
+        kind, label = METHODS[function], f"Tensor.{function}"
     else:
-        return None
-    if kind is None:
-        return None
+        kind, label = FUNCTIONS[function], _name_of(function)
     if kind.module is nn.PReLU:
         return f"{label}: its slope is an argument; nn.PReLU is replaced"
     names = ["input", *kind.defaults]
     names += ["training", "inplace"] if kind.module is nn.RReLU else ["inplace"]
-    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-    if not isinstance(given.pop("input", None), fx.Node):
+    given = {**dict(zip(names, args, strict=False)), **given}
+    x = given.pop("input", None)
+    if not isinstance(x, Unknown) or not x.tensor:
         return f"{label}: what it is called with is not a tensor of the forward"
     given.pop("training", None)
-    inplace = given.pop("inplace", False) is True or label.endswith("_")
+    inplace = given.pop("inplace", False) is not False or label.endswith("_")
     values = {**kind.defaults, **given}
     if set(values) != set(kind.defaults):
         return f"{label}: it is called with {', '.join(set(values) - set(kind.defaults))}"
-    if any(isinstance(v, fx.Node) for v in values.values()):
+    if any(isinstance(v, Unknown) for v in values.values()):
         return f"{label}: its parameters are computed in the forward"
-    return _make(kind, values, label, inplace)
-
-
-def input_of(node: fx.Node) -> fx.Node:
-    x = node.args[0] if node.args else node.kwargs["input"]
-    assert isinstance(x, fx.Node)
-    return x
+    return make_activation(kind, values, label, inplace)
 
 
 def _name_of(function: Any) -> str:
@@ -156,7 +162,13 @@ def _name_of(function: Any) -> str:
     return f"torch.{name}" if home is torch else f"F.{name}"
 
 
-def _make(kind: Kind, values: Mapping[str, Any], spelling: str, inplace: bool) -> Activation:
+def make_activation(
+    kind: Kind,
+    values: Mapping[str, Any],
+    spelling: str,
+    inplace: bool = False,
+    attr: str = "",
+) -> Activation:
     slopes: tuple[float, ...] | None = None
     values = {k: float(v) if isinstance(v, int) else v for k, v in values.items()}
     if kind.module is nn.LeakyReLU:
@@ -168,7 +180,7 @@ def _make(kind: Kind, values: Mapping[str, Any], spelling: str, inplace: bool) -
         slopes = (0.25,) if weight.is_meta else tuple(weight.double().cpu().flatten().tolist())
         slopes = slopes[:1] if len(set(slopes)) == 1 else slopes
         values = {}
-    return Activation(kind, values, spelling, inplace, slopes)
+    return Activation(kind, values, spelling, inplace, slopes, attr)
 
 
 class Beginning(NamedTuple):

@@ -1,9 +1,9 @@
 """A model → its Padé network: ``convert``, and what training and moving in need besides."""
 
-from padenet.convert.acts import register_act2fn
-from padenet.convert.model import convert
-from padenet.convert.peer import from_rational_activations
-from padenet.convert.report import Left, Replaced, Report
+from padenet.conversion.acts import register_act2fn
+from padenet.conversion.model import convert
+from padenet.conversion.peer import from_rational_activations
+from padenet.conversion.report import Left, Replaced, Report
 
 __all__ = [
     "Left",

@@ -1,0 +1,285 @@
+"""What a call in a forward gives: an activation, a child's result, torch's, or unknown."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+import torch
+import torch.utils.checkpoint
+from torch import nn
+
+from padenet.conversion import operations as known
+from padenet.conversion.activations import FUNCTIONS, METHODS, Activation, Unknown, read_call
+from padenet.conversion.objects import HOLDERS, Chain, Objects
+from padenet.conversion.source import Source, can_decorate, read
+from padenet.conversion.values import Frame, Value, has_data
+
+DEPTH = 12
+CHECKPOINTS = {torch.utils.checkpoint.checkpoint}
+NEVER = {torch.jit.is_scripting, torch.jit.is_tracing, torch.compiler.is_compiling}
+
+
+class Calls(Objects):
+    """Calls of what the forward reaches."""
+
+    follow: Callable[[Frame], Value]
+
+    def call(self, callee: Value, args: list[Value], given: dict[str, Value]) -> Value:
+        if callee.op == "closure":
+            return self.call_closure(callee, args, given)
+        if callee.op == "join" and callee.args and all(a.op == "const" for a in callee.args):
+            return self.new("join", [self.call(c, args, given) for c in callee.args])
+        if callee.op != "const":
+            return self.call_unknown(str(callee.data), [callee, *args], given)
+        f = callee.data
+        if isinstance(f, Chain) and len(args) == 1:
+            value = args[0]
+            for part in f:
+                value = self.call(part, [value], {})
+            return value
+        if isinstance(f, functools.partial):
+            more = {k: self.object_of(v) for k, v in f.keywords.items()}
+            first = [self.object_of(v) for v in f.args]
+            return self.call(self.object_of(f.func), [*first, *args], {**more, **given})
+        if isinstance(f, nn.Module):
+            return self.call_module(callee, args, given)
+        if isinstance(f, MethodType) and isinstance(f.__self__, nn.Module):
+            return self.call_method(f, args, given)
+        if isinstance(f, MethodType) and isinstance(f.__self__, type):
+            return self.call(self.const(f.__func__), [self.const(f.__self__), *args], given)
+        try:
+            hash(f)
+        except TypeError:
+            return self.call_unknown(str(f), args, given)
+        if f in CHECKPOINTS and args:
+            keep = {k: v for k, v in given.items() if k not in ("use_reentrant", "context_fn")}
+            self.impure += 1
+            return self.call(args[0], args[1:], keep)
+        if f in NEVER:
+            return self.const(False)
+        if f in FUNCTIONS:
+            return self.activation(f, f, args, given)
+        every = [*args, *given.values()]
+        if (f in known.FOLDED or known.is_math(f)) and all(a.is_const() for a in every):
+            if f is getattr and len(args) == 2 and isinstance(args[1].data, str):
+                return self.attribute(args[0], args[1].data)
+            return self.apply(known.short(f), f, args, given)
+        if f in known.LOOKS:
+            return self.new("meta")
+        if known.is_torch(f):
+            return self.step(known.short(f), f, args, given)
+        if f in (enumerate, zip, reversed, list, tuple, iter, sorted, next, range, dict):
+            return self.iterate(f, args)
+        if known.is_python(f):
+            source = read(f)
+            if isinstance(source, Source) and not hasattr(f, "__wrapped__"):
+                why = f"{f.__qualname__}, a function outside the class"
+                return self.inline(source, None, why, args, given)
+            return self.call_unknown(f.__qualname__, args, given)
+        if isinstance(f, type) and not issubclass(f, nn.Module):
+            self.impure += 1
+            value = self.new("pack", every, "object")
+            value.keys = tuple(given)
+            return value
+        return self.call_unknown(known.short(f), args, given)
+
+    def call_unknown(self, name: str, args: list[Value], given: dict[str, Value]) -> Value:
+        every = [*args, *given.values()]
+        for value in every:
+            if value.op == "closure":
+                self.call_closure(value, [], {})
+        return self.unknown(name, every)
+
+    def iterate(self, f: Any, args: list[Value]) -> Value:
+        if f is range or not args:
+            return self.new("meta") if f is range else self.pack([])
+        if f is next:
+            return self.each(args[0])
+        if f in (list, tuple, sorted, dict) and args[0].op in ("pack", "each", "meta"):
+            return args[0]
+        parts = [self.each(a) for a in args]
+        if f is enumerate:
+            parts.insert(0, self.new("meta"))
+        return self.new("each", [self.pack(parts) if f in (enumerate, zip) else parts[0]])
+
+    def call_method(self, f: MethodType, args: list[Value], given: dict[str, Value]) -> Value:
+        module: Any = f.__self__
+        function: Any = f.__func__
+        if isinstance(module, HOLDERS) and function.__name__ in ("items", "values"):
+            found = self.one_of(self.members(self.const(module))) if len(module) else None
+            if found is None:
+                return self.new("meta")
+            both = self.pack([self.new("meta"), found])
+            return self.new("each", [both if function.__name__ == "items" else found])
+        inner = inspect.unwrap(function)
+        source = read(inner)
+        if known.is_torch(function) or isinstance(source, str) or len(self.stack) > DEPTH:
+            return self.call_unknown(known.short(function), args, given)
+        name, why = source.private(function.__name__), ""
+        before, self.impure = self.impure, self.impure + (inner is not function)
+        if not can_decorate(function, inner):
+            why = f"{function.__name__} is decorated"
+        elif inspect.getattr_static(type(module), name, None) is not function:
+            why = f"{function.__qualname__}, which is called through super()"
+        first = self.const(module)
+        return self.inline(source, module, why, [first, *args], given, before)
+
+    def call_closure(self, f: Value, args: list[Value], given: dict[str, Value]) -> Value:
+        tree, outer = f.data
+        source = Source(tree, outer.source.name, outer.source.function)
+        if tree in self.stack or len(self.stack) > DEPTH:
+            return self.call_unknown("closure", args, given)
+        env = self.bind_arguments(source, None, args, given)
+        frame = Frame(source, outer.module, outer.method, env, outer.why, outer.loops, outer=outer)
+        self.stack.append(tree)
+        value = self.follow(frame)
+        self.stack.pop()
+        return value
+
+    def inline(
+        self,
+        source: Source,
+        module: nn.Module | None,
+        why: str,
+        args: list[Value],
+        given: dict[str, Value],
+        before: int | None = None,
+    ) -> Value:
+        if len(self.stack) > DEPTH or (key := (source.tree, module)) in self.stack:
+            return self.call_unknown(source.function.__qualname__, args, given)
+        env = self.bind_arguments(source, source.function, args, given)
+        name = source.private(source.function.__name__)
+        before = self.impure if before is None else before
+        self.stack.append(key)
+        value = self.follow(Frame(source, module, name, env, why))
+        self.stack.pop()
+        return value if self.impure == before else self.new("join", [value])
+
+    def bind_arguments(
+        self, source: Source, function: Any, args: list[Value], given: dict[str, Value]
+    ) -> dict[str, Value]:
+        """Names of a function by what it is called with."""
+        a = source.tree.args
+        names = [p.arg for p in (*a.posonlyargs, *a.args)]
+        env: dict[str, Value] = {}
+        rest = self.new("meta")
+        if any(v.op == "each" for v in args) or "**" in given:
+            rest = self.new("other", [*args, *given.values()], "arguments")
+        defaults = dict(getattr(function, "__kwdefaults__", None) or {})
+        values = getattr(function, "__defaults__", None) or ()
+        defaults |= dict(zip(names[len(names) - len(values) :], values, strict=True))
+        spread = any(v.op == "each" for v in args)
+        for i, name in enumerate([*names, *(p.arg for p in a.kwonlyargs)]):
+            if spread and i >= next(k for k, v in enumerate(args) if v.op == "each"):
+                env[name] = rest
+            elif i < min(len(args), len(names)):
+                env[name] = args[i]
+            elif name in given:
+                env[name] = given[name]
+            elif name in defaults and rest.op == "meta":
+                env[name] = self.object_of(defaults[name])
+            else:
+                env[name] = rest
+        if a.vararg:
+            env[a.vararg.arg] = self.pack(args[len(names) :])
+        if a.kwarg:
+            more = [v for k, v in given.items() if k not in env]
+            env[a.kwarg.arg] = self.new("pack", more, "dict")
+        return env
+
+    def call_module(self, callee: Value, args: list[Value], given: dict[str, Value]) -> Value:
+        child = callee.data
+        every = [*args, *given.values()]
+        if child in self.whole and len(every) == 1:
+            value = self.apply(type(child).__name__, self.whole[child], every)
+            value.activation, value.slot = self.whole[child], callee.slot or self.slots.get(child)
+            value.named = bool(given)
+            self.write(value)
+            return value
+        if child in self.whole:
+            self.odd.add(child)
+        if isinstance(child, known.MOVING_MODULES) and every:
+            return self.new("move", every[:1], type(child).__name__)
+        value = self.new("call", every, child)
+        value.keys, value.slot = tuple(given), callee.slot
+        if child in self.formulas and len(every) == 1:
+            value.function = self.formulas[child]
+        else:
+            self.impure += 1
+        return value
+
+    def activation(
+        self, function: Any, f: Any, args: list[Value], given: dict[str, Value]
+    ) -> Value:
+        """A call of a function or a method that the tables know."""
+
+        def plain(v: Value) -> Any:
+            return v.data if v.is_const(*known.PLAIN) else Unknown(has_data(v))
+
+        found = read_call(
+            function, [plain(a) for a in args], {k: plain(v) for k, v in given.items()}
+        )
+        value = self.apply(known.short(f), f, args, given)
+        if value.op == "apply":
+            value.activation = found
+            self.write(value)
+        return value
+
+    def write(self, value: Value) -> None:
+        """An activation in place: its result has the names of its input."""
+        if isinstance(value.activation, Activation) and value.activation.inplace:
+            value.inplace = True
+            self.rebind(value.args[0], value)
+
+    def method(self, base: Value, name: str, args: list[Value], given: dict[str, Value]) -> Value:
+        """A call of a method of what is no known object: of a tensor, mostly."""
+        if name in known.CHANGERS and base.op in ("pack", "each", "other", "input"):
+            for value in (*args, *given.values()):
+                self.put_into(base, value)
+            return self.const(None)
+        if base.op == "meta":
+            return self.new("meta")
+        if name in METHODS and not args and not given:
+            return self.activation(name, getattr(torch.Tensor, name), [base], {})
+        if name in ("items", "values", "keys", "pop", "get") and base.op in ("pack", "each"):
+            return base if name != "items" else self.new("each", [self.each(base)])
+        function = getattr(torch.Tensor, name, None)
+        if function is None:
+            return self.call_unknown(name, [base, *args], given)
+        return self.step(name, function, [base, *args], given)
+
+    def put_into(self, base: Value, value: Value) -> None:
+        if base.op != "pack":
+            self.impure += 1
+            self.new("store", [value], "a list")
+        base.add(value)
+
+    def step(self, name: str, f: Any, args: list[Value], given: dict[str, Value]) -> Value:
+        """An operation of torch's, function or method, by name."""
+        written, plain = name.endswith("_"), name.rstrip("_")
+        every = [*args, *given.values()]
+        if plain in ("max", "min") and len(args) == 2 and args[1].op not in ("const", "meta"):
+            plain, f = ("maximum", torch.maximum) if plain == "max" else ("minimum", torch.minimum)
+        if plain in known.META:
+            return self.new("meta")
+        if plain in known.ELEMENTWISE:
+            value = self.apply(plain, f, args, given)
+            value.inplace = (written or "out" in given) and value.op == "apply"
+        elif plain in known.CASTS and every:
+            value = self.apply("to", lambda x, *_, **__: x, args, given)
+        elif plain in known.PRODUCTS:
+            value = self.new("product", every, plain)
+        elif (plain in known.MOVES or name in known.MOVES) and every:
+            value = self.new("move", every, plain)
+            self.impure += "dropout" in plain
+        else:
+            value = self.new("other", every, name)
+            self.impure += 1
+            for arg in every:
+                if arg.op == "closure":
+                    self.call_closure(arg, [], {})
+        if written and args:
+            self.rebind(args[0], value)
+        return value
