@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -20,10 +20,12 @@ from padenet.convert.activations import (
     read_module,
     read_node,
 )
+from padenet.convert.calibration import Seen
+from padenet.convert.calibration import calibrate as fit_to_inputs
 from padenet.convert.forward import names_in, set_forward, trace
 from padenet.convert.in_place import is_lost
 from padenet.convert.places import Choices, Place, Use, choose
-from padenet.convert.report import Left, Replaced, Report
+from padenet.convert.report import Left, Report, judge
 from padenet.nn import PAU
 
 LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
@@ -54,6 +56,7 @@ def convert(
     skip: Choices = None,
     groups: int = 1,
     share: bool = False,
+    calibrate: Any = None,
     **options: Any,
 ) -> tuple[nn.Module, Report]:
     """A copy of ``model`` in which every activation is a unit that starts as that activation.
@@ -73,6 +76,10 @@ def convert(
             answers True or False, or several of these.
         groups: Units a place. A PReLU with one slope a channel becomes one unit a channel.
         share: One unit for a module that is used at several places.
+        calibrate: Data by which each unit is fitted to the inputs that its own layer sees: a batch
+            as the model's forward takes it (a tensor, a tuple of arguments, a dict of keyword
+            arguments), an iterable of batches, or a function that runs the model,
+            ``lambda model: ...``. Needs scipy.
         options: Passed to every unit, e.g. ``aim`` or ``degrees``.
 
     Returns:
@@ -86,7 +93,9 @@ def convert(
     if isinstance(unit, functools.partial):
         options = {**unit.keywords, **options}
         unit = unit.func
-    return _Conversion(copy.deepcopy(model), unit, groups, share, options).run(only, skip)
+    return _Conversion(copy.deepcopy(model), unit, groups, share, options).run(
+        only, skip, calibrate
+    )
 
 
 class _Conversion:
@@ -104,14 +113,14 @@ class _Conversion:
         self.holder.add_module("root", root)
         self.unit, self.groups, self.share, self.options = unit, groups, share, options
         self.left: list[Left] = []
-        self.replaced: list[Replaced] = []
+        self.made: dict[str, tuple[nn.Module, Activation, str]] = {}
         self.graphs: dict[nn.Module, fx.Graph] = {}
         self.originals: dict[tuple[nn.Module, str], nn.Module] = {}
         self.beginnings: dict[Any, Beginning] = {}
         self.units: dict[Any, nn.Module] = {}
         self.rewritten: set[nn.Module] = set()
 
-    def run(self, only: Choices, skip: Choices) -> tuple[nn.Module, Report]:
+    def run(self, only: Choices, skip: Choices, data: Any) -> tuple[nn.Module, Report]:
         self.parents = list(self._parents())
         if not self.share:
             self._separate()
@@ -134,7 +143,16 @@ class _Conversion:
                 fused = [getattr(layer, "activation_relu_or_gelu", 1) for layer in module.layers]
                 module.use_nested_tensor = module.use_nested_tensor and all(fused)
         root = self.holder.get_submodule("root")
-        return root, Report(tuple(self.replaced), tuple(self.left))
+        seen: Mapping[str, Seen] = {}
+        if data is not None:
+            made = self.made.items()
+            units = {name: (u, act) for name, (u, act, _) in made if isinstance(u, PAU)}
+            seen = fit_to_inputs(root, units, data)
+        replaced = [
+            judge(name, str(activation), start, unit, activation, seen.get(name))
+            for name, (unit, activation, start) in self.made.items()
+        ]
+        return root, Report(tuple(replaced), tuple(self.left))
 
     def _parents(self) -> Iterator[tuple[str, nn.Module]]:
         """Modules that may hold or call activations, by path from the holder."""
@@ -246,8 +264,7 @@ class _Conversion:
         if unit is None:
             unit, beginning = self._make(place)
             self.units[place.module if self.share and place.module else place] = unit
-            done = Replaced(place.name, str(place.activation), beginning.name, beginning.rms)
-            self.replaced.append(done)
+            self.made[place.name] = (unit, place.activation, beginning.name)
         setattr(place.holder, place.attr, unit)
         if isinstance(place.holder, nn.TransformerEncoderLayer):
             place.holder.activation_relu_or_gelu = 0  # or evaluation would not call the unit
