@@ -103,7 +103,7 @@ def test_nothing_else_changes(net):
     net.drop.eval()
     net.act.register_forward_hook(lambda *_: None)
     state = copy.deepcopy(net.state_dict())
-    chance = torch.get_rng_state(), random.getstate(), np.random.default_rng
+    chance = torch.get_rng_state(), random.getstate()
     plain, _ = convert(net)
 
     def run(model):
