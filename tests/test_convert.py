@@ -315,8 +315,8 @@ def test_report_is_a_table():
     _, report = convert(nn.Sequential(nn.Linear(2, 2), nn.LeakyReLU(0.07), nn.Hardtanh()))
     assert str(report).splitlines() == [
         "1 replaced, 1 left",
-        "  unit  was              starts as   rms error",
-        "  1     LeakyReLU(0.07)  lrelu 0.07  5.2e-03",
+        "  unit  was              starts as   rms error  max      at ±6    at ±10",
+        "  1     LeakyReLU(0.07)  lrelu 0.07  5.2e-03    3.1e-02  5.7e-01  2.0e+00",
         "  left: 2: Hardtanh has no start",
     ]
     with pytest.raises(AttributeError):

@@ -30,6 +30,39 @@ class Histogram(NamedTuple):
         return int(self.counts.sum()) + self.below + self.above + self.nan
 
 
+class Counter:
+    """Counts numbers into bins, or sums their weights, one row a group.
+
+    The rows are kept on the device of the numbers, which is not waited for. A row is
+    [below, bins ..., above, nan]; the last bin includes its upper edge.
+    """
+
+    def __init__(self, edges: np.ndarray, groups: int = 1, dtype: torch.dtype = torch.int64):
+        self.edges = edges
+        self.rows = torch.zeros(groups, len(edges) + 2, dtype=dtype)
+        self._placed = torch.as_tensor(edges)
+
+    @torch.no_grad()
+    def add(self, x: Tensor, weights: Tensor | None = None) -> None:
+        """Count ``x``, shape (groups, numbers)."""
+        self.rows = rows = self.rows.to(x.device)
+        wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+        if self._placed.dtype != wide or self._placed.device != x.device:
+            self._placed = torch.as_tensor(self.edges).to(x.device, wide)
+        edges = self._placed
+        last = len(edges)
+        length = max(1, PART // len(x))
+        for start in range(0, x.shape[1], length):
+            part = x[:, start : start + length].to(wide).contiguous()
+            place = torch.bucketize(part, edges, right=True)
+            place = torch.where(part == edges[-1], last - 1, place)
+            place = torch.where(part.isnan(), last + 1, place)
+            if weights is None:
+                rows.scatter_add_(1, place, rows.new_ones(1).expand_as(place))
+            else:
+                rows.scatter_add_(1, place, weights[:, start : start + length].to(rows.dtype))
+
+
 class InputHistogram:
     """Counts the inputs of every unit of ``model`` into bins while the ``with`` block runs.
 
@@ -61,8 +94,8 @@ class InputHistogram:
             raise ValueError(f"bins={bins!r} must be a whole number from 1 on.")
         self.bins = bins
         self.units = find_units(model)
-        self._names = {unit: name for name, unit in self.units.items()}
-        self._counts: dict[str, Tensor] = {}
+        edges = np.linspace(*self.interval, bins + 1)
+        self._counters = {unit: Counter(edges) for unit in self.units.values()}
         self._hooks: list[Any] = []
 
     def __enter__(self) -> "InputHistogram":
@@ -83,24 +116,10 @@ class InputHistogram:
         """The histogram of the unit of that name."""
         if name not in self.units:
             raise KeyError(f"no unit {name!r}. Known: {', '.join(self.units)}.")
-        counts = self._counts.get(name)
-        row = np.zeros(self.bins + 3, int) if counts is None else counts.cpu().numpy().copy()
-        below, *inside, above, nan = row
-        edges = np.linspace(*self.interval, self.bins + 1)
-        return Histogram(edges, np.array(inside), int(below), int(above), int(nan))
+        counter = self._counters[self.units[name]]
+        below, *inside, above, nan = counter.rows[0].tolist()
+        return Histogram(counter.edges.copy(), np.array(inside), below, above, nan)
 
-    @torch.no_grad()
     def _count(self, unit: PAU, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> None:
-        """A row is [below, bins ..., above, nan]."""
-        x, name = (args[0] if args else kwargs["x"]).detach(), self._names[unit]
-        row = self._counts.get(name)
-        if row is None or row.device != x.device:
-            moved = torch.zeros(self.bins + 3, dtype=torch.int64, device=x.device)
-            row = self._counts[name] = moved if row is None else moved + row.to(x.device)
-        low, high = self.interval
-        for part in x.flatten().split(PART):
-            part = part if part.dtype == torch.float64 else part.float()
-            place = ((part - low) * (self.bins / (high - low))).floor().clamp(-1, self.bins) + 1
-            place = torch.where(part == high, self.bins, place)
-            place = torch.where(part.isnan(), self.bins + 2, place).long()
-            row.scatter_add_(0, place, row.new_ones(1).expand_as(place))
+        x = args[0] if args else kwargs["x"]
+        self._counters[unit].add(x.detach().reshape(1, -1))

@@ -108,7 +108,7 @@ class Activation:
     def __call__(self, x: Tensor) -> Tensor:
         """Its value, with one slope a channel for ``x`` of shape (N, channels)."""
         if self.slopes is not None:
-            return torch.where(x > 0, x, x * torch.tensor(self.slopes, dtype=x.dtype))
+            return torch.where(x > 0, x, x * x.new_tensor(self.slopes))
         return self.kind.function(x, **self.values)
 
 

@@ -2,17 +2,19 @@
 
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import fx, nn
 
-from padenet.conversion.activations import Beginning, find_beginning
+from padenet.conversion.activations import Activation, Beginning, find_beginning
+from padenet.conversion.calibration import Seen
+from padenet.conversion.calibration import calibrate as fit_to_inputs
 from padenet.conversion.forward import Change, rewrite, set_methods
 from padenet.conversion.graphs import rewire
 from padenet.conversion.places import Choices, Place, choose
-from padenet.conversion.report import Left, Replaced, Report
+from padenet.conversion.report import Left, Report, judge
 from padenet.conversion.sites import Site
 from padenet.conversion.survey import Survey
 from padenet.nn import PAU
@@ -44,6 +46,7 @@ def convert(
     groups: int = 1,
     share: bool = False,
     everything: bool = False,
+    calibrate: Any = None,
     **options: Any,
 ) -> tuple[nn.Module, Report]:
     """A copy of ``model``, in which every hidden activation is a unit that starts as it.
@@ -53,7 +56,8 @@ def convert(
     unit of its own: a ``self.relu`` that a forward calls twice becomes ``relu`` and ``relu_2``.
     What is a gate or leaves the model stays (docs/convert.md has the rule).
 
-    The text of a forward with such calls is changed there and nowhere else. Nothing is run.
+    The text of a forward with such calls is changed there and nowhere else. Nothing is run, but
+    for ``calibrate``.
     Mode, device, dtype and hooks are kept.
 
     Args:
@@ -65,6 +69,10 @@ def convert(
         everything: Replace gates and outputs as well.
         groups: Units a place. A PReLU with one slope a channel becomes one unit a channel.
         share: One unit for a module that is used at several places.
+        calibrate: Data by which each unit is fitted to the inputs that its own layer sees: a batch
+            as the model's forward takes it (a tensor, a tuple of arguments, a dict of keyword
+            arguments), an iterable of batches, or a function that runs the model,
+            ``lambda model: ...``. Needs scipy.
         options: Passed to every unit, e.g. ``aim`` or ``degrees``.
 
     Returns:
@@ -79,7 +87,7 @@ def convert(
         options = {**unit.keywords, **options}
         unit = unit.func
     return _Conversion(copy.deepcopy(model), unit, groups, share, options).run(
-        only, skip, everything
+        only, skip, everything, calibrate
     )
 
 
@@ -98,12 +106,14 @@ class _Conversion:
         self.holder.add_module("root", root)
         self.unit, self.groups, self.share, self.options = unit, groups, share, options
         self.left: list[Left] = []
-        self.replaced: list[Replaced] = []
+        self.made: dict[str, tuple[nn.Module, Activation, str, str]] = {}
         self.beginnings: dict[Any, Beginning] = {}
         self.units: dict[Any, nn.Module] = {}
         self.changes: dict[nn.Module, list[tuple[Site, Change]]] = {}
 
-    def run(self, only: Choices, skip: Choices, everything: bool) -> tuple[nn.Module, Report]:
+    def run(
+        self, only: Choices, skip: Choices, everything: bool, data: Any
+    ) -> tuple[nn.Module, Report]:
         survey = Survey(self.holder, self.share)
         self.left, places = survey.left, survey.places
         whys = choose(places, only, skip, everything)
@@ -119,7 +129,16 @@ class _Conversion:
                 fused = [getattr(layer, "activation_relu_or_gelu", 1) for layer in module.layers]
                 module.use_nested_tensor = module.use_nested_tensor and all(fused)
         root = self.holder.get_submodule("root")
-        return root, Report(tuple(self.replaced), tuple(self.left))
+        seen: Mapping[str, Seen] = {}
+        if data is not None:
+            made = self.made.items()
+            units = {name: (u, act) for name, (u, act, *_) in made if isinstance(u, PAU)}
+            seen = fit_to_inputs(root, units, data)
+        replaced = [
+            judge(name, was, start, unit, activation, seen.get(name))
+            for name, (unit, activation, was, start) in self.made.items()
+        ]
+        return root, Report(tuple(replaced), tuple(self.left))
 
     def _replace(self, place: Place) -> None:
         unit = self.units.get(place.module) if self.share else None
@@ -128,8 +147,7 @@ class _Conversion:
             self.units[place.module if self.share and place.module else place] = unit
             was = str(place.activation)
             was += ", in a loop" if any(site.in_loop for site in place.sites) else ""
-            done = Replaced(place.name, was, beginning.name, beginning.rms)
-            self.replaced.append(done)
+            self.made[place.name] = (unit, place.activation, was, beginning.name)
         setattr(place.holder, place.attr, unit)
         if isinstance(place.holder, nn.TransformerEncoderLayer):
             place.holder.activation_relu_or_gelu = 0  # or evaluation would not call the unit

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from padenet.aims import Aim, find_aim
+from padenet.aims import WEIGHTED, Aim, find_aim
 from padenet.coefficients import find_start
 from padenet.extras import unknown
-from padenet.fit.samples import Array, Data, Function, sample, tabulate
+from padenet.fit.samples import Array, Data, Function, sample, tabulate, weigh
 from padenet.fit.search import OPTIMA_REFINED, Problem, candidates, strays
 from padenet.fit.series import pade
 from padenet.functional import check_spec, rational
@@ -87,6 +87,7 @@ def fit(
     q: float = 1.0,
     norm: str = "rms",
     aim: str | None = None,
+    weights: tuple[Any, Any] | None = None,
 ) -> Fit:
     r"""The F = P / Q nearest to ``f`` on ``interval``, and beyond it as ``aim`` says.
 
@@ -104,10 +105,13 @@ def fit(
             close as possible on the interval; "steady", close on the interval with b_n >= 0.3,
             which trains best (``padenet.aims``). By default "wide" for a function without an
             ``interval``, else "near", the only one for ``norm="max"``.
+        weights: A histogram, the pair (edges, weights) with one edge more than weights: how much
+            each bin counts. It takes the place of ``interval`` and ``aim``.
 
     Returns:
         ``Fit``, which ``PAU`` takes as ``init``. Its errors are measured with the coefficients
-        returned, in float64, at 20001 points of the interval or at those of the table.
+        returned, in float64, at 20001 points of the interval, at those of the table, or in the
+        bins of the histogram, where ``rms`` is weighted too.
     """
     check_spec(Spec(form, q))
     m, n = check_degrees(degrees)
@@ -118,21 +122,36 @@ def fit(
         )
     if norm not in NORMS:
         raise unknown("norm", norm, NORMS)
+    if weights is not None:
+        _check_weighted(interval, norm, aim)
+        if not callable(f):
+            raise TypeError("weights needs a function, and f is a table. Pass a callable.")
+        wanted = Fit((), (), 0, 0, form, float(q), (0, 0), (m, n), norm, "weighted")
+        with torch.device("cpu"):  # whatever the default device is, such as "meta"
+            return search(weigh(f, weights, m + n + 1), wanted, WEIGHTED)
     if aim is None:
         aim = "wide" if callable(f) and interval is None and norm == "rms" else "near"
-    weights = find_aim(aim)
-    _check_aim(aim, weights, callable(f), n, form, norm)
+    chosen = find_aim(aim)
+    _check_aim(aim, chosen, callable(f), n, form, norm)
     wanted = Fit((), (), 0, 0, form, float(q), (0, 0), (m, n), norm, aim)
-    with torch.device("cpu"):  # whatever the default device is, such as "meta"
-        return search(f, wanted, interval, weights)
+    with torch.device("cpu"):
+        beyond = chosen.beyond
+        data = sample(f, interval, beyond) if callable(f) else tabulate(f, interval, m + n + 1)
+        return search(data, wanted, chosen)
 
 
-def search(f: Any, wanted: Fit, interval: tuple[float, float] | None, aim: Aim) -> Fit:
-    """``wanted`` with its interval, coefficients and errors."""
+def refit(f: Function, weights: tuple[Any, Any], near: Fit) -> Fit:
+    """The optimum for other weights that is closest to the fit ``near``."""
+    return search(weigh(f, weights, sum(near.degrees) + 1), near, WEIGHTED)
+
+
+def search(data: Data, wanted: Fit, aim: Aim) -> Fit:
+    """``wanted`` with its interval, coefficients and errors. Its own coefficients, if any, are
+    the only place from which to search."""
     (m, n), form, q, norm = wanted.degrees, wanted.form, wanted.q, wanted.norm
-    data = sample(f, interval, aim.beyond) if callable(f) else tabulate(f, interval, m + n + 1)
     _check_size(data, max(m, n))
     wanted = replace(wanted, interval=data.interval)
+    start = np.array(wanted.b) if wanted.a else None
     sets = [tuple(range(form != "offset", n + 1))]
     if form in ("safe", "offset") and n > 1 and not (aim.least and n % 2):
         sets.insert(0, tuple(k for k in sets[0] if k % 2 == 0))
@@ -144,7 +163,7 @@ def search(f: Any, wanted: Fit, interval: tuple[float, float] | None, aim: Aim) 
             for x, y, w in data.levels
         )
         chosen, smallest = None, np.inf
-        for a, b in candidates(coarse, fine, dense, norm, count):
+        for a, b in candidates(coarse, fine, dense, norm, count, start):
             found = _measure(a, b, data, wanted)
             error = _weigh(found, data, aim)
             if chosen is None or error * SAME + data.rounding < smallest:
@@ -174,6 +193,13 @@ def _check_size(data: Data, degree: int) -> None:
         )
     if (value := max(float(np.abs(y).max()) for _, y, _ in data.levels)) > POWERS**0.5:
         raise ValueError(f"the fit has values up to {value:g}, too large to square. Scale them.")
+
+
+def _check_weighted(interval: Any, norm: str, aim: str | None) -> None:
+    given = {"interval": interval, "aim": aim, "norm": None if norm == "rms" else norm}
+    clash = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+    if clash:
+        raise ValueError(f"weights goes without {' and '.join(clash)}. Leave one of the two out.")
 
 
 def _check_aim(name: str, aim: Aim, function: bool, n: int, form: str, norm: str) -> None:
@@ -255,7 +281,8 @@ def _measure(a: Array, b: Array, data: Data, fit: Fit) -> Fit:
     a = np.where(terms > 16 * np.finfo(float).eps * terms.max(), a, 0.0)  # the rest is rounding
     fit = replace(fit, a=tuple(a.tolist()), b=tuple(b.tolist()))
     error = _errors(fit, *data.levels[-1][:2])
-    rms, most = float(np.sqrt(np.mean(error**2))), float(np.abs(error).max())
+    rms = float(np.sqrt(np.mean((error * data.levels[-1][2]) ** 2)))
+    most = float(np.abs(error).max())
     far = float(np.abs(_errors(fit, *data.far)).max()) if data.far else None
     return replace(fit, rms=rms, max_error=most, far_error=far)
 

@@ -78,6 +78,44 @@ def sample(f: Any, interval: tuple[float, float] | None, beyond: float = 0.0) ->
     return Data((low, high), span, tuple(levels), far)
 
 
+def weigh(f: Function, weights: Any, need: int) -> Data:
+    """``f`` over the bins of a histogram, each counted as much as it weighs."""
+    edges, mass = check_weights(weights)
+    most = int(np.ceil(need / np.count_nonzero(mass)))
+    nodes = [most * n for n in (1, 4)]
+    points = []
+    for n in nodes:
+        t, w = np.polynomial.legendre.leggauss(n)
+        half, middle = np.diff(edges)[:, None] / 2, (edges[1:] + edges[:-1])[:, None] / 2
+        points.append(((middle + half * t).ravel(), (mass[:, None] * w / 2).ravel()))
+    y = np.split(_values(f, np.concatenate([x for x, _ in points])), [len(points[0][0])])
+    coarse, fine = ((x, y, np.sqrt(w)) for (x, w), y in zip(points, y, strict=True))
+    span = float(edges[0]), float(edges[-1])
+    dense = (fine[0], fine[1], fine[2] * len(fine[0]) ** 0.5)
+    return Data(span, span, (coarse, fine, dense))
+
+
+def check_weights(weights: Any) -> tuple[Array, Array]:
+    """Edges of bins and their weights, which sum to 1."""
+    try:
+        edges, mass = (np.asarray(v, dtype=float) for v in weights)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"weights is {type(weights).__name__}. It must be a pair of one-dimensional arrays: "
+            "the edges of bins and what each bin counts."
+        ) from None
+    if edges.ndim != 1 or mass.ndim != 1 or len(edges) != len(mass) + 1 or len(mass) < 1:
+        raise ValueError(
+            f"weights has edges of shape {edges.shape} and weights of shape {mass.shape}. Give "
+            "one edge more than bins."
+        )
+    if not (np.isfinite(edges).all() and (np.diff(edges) > 0).all()):
+        raise ValueError("the edges of weights must be finite and rise.")
+    if not (np.isfinite(mass).all() and (mass >= 0).all() and mass.sum() > 0):
+        raise ValueError("the weights of bins must be finite, from 0 on, and not all 0.")
+    return edges, mass / mass.sum()
+
+
 def _grid(low: float, high: float) -> Array:
     """Points over an interval; where 0 lies in it, 0 is one of them."""
     grid = np.linspace(low, high, GRID)

@@ -70,6 +70,11 @@ class Problem:
             return 1 + A, self.powers
         return self.q + np.abs(A), np.sign(A)[:, None] * self.powers
 
+    def scaled(self, b: Array) -> Array:
+        """p for the coefficients b, within the bounds."""
+        p = b[self.free - int(self.form != "offset")] * self.size**self.free
+        return np.clip(p, *self.bounds)
+
     def has_pole(self, p: Array) -> bool:
         """Whether Q of ``free`` has a root on the interval, or a pair of roots next to it."""
         if self.form != "free" or not len(p):
@@ -161,15 +166,23 @@ def optima(
 
 
 def candidates(
-    coarse: Problem, fine: Problem, dense: Problem, norm: str, count: int
+    coarse: Problem,
+    fine: Problem,
+    dense: Problem,
+    norm: str,
+    count: int,
+    start: Array | None = None,
 ) -> Iterator[tuple[Array, Array]]:
     """Coefficients worth a look: ``count`` optima by least squares, the best first.
 
-    For ``max`` each is followed by the minimax optimum near it.
+    For ``max`` each is followed by the minimax optimum near it. With ``start``, some b, there is
+    one: that next to it.
     """
     length = len(coarse.free)
     if length == 0:
         found = [np.zeros(0)]
+    elif start is not None:
+        found = [fine.solve(fine.scaled(start), 200, 1e-12).x]
     else:
         distinct: list[Any] = []
         for other in optima(coarse, _starts(coarse), 60, 1e-6):
