@@ -7,7 +7,7 @@
 //                of one period (or of enough periods to fill whole vectors), and every lane has a
 //                unit of its own.
 // Up to 256 vectors are added in the type of the data; then sums go on in double. Where terms of a
-// sum overflow, all elements are done once more, one at a time, with exact.h's exponents. The cut into
+// sum overflow, all elements are done once more, one at a time, by exact.h. The cut into
 // tasks depends on the shape alone and each task has sums of its own, added in order at the end:
 // the same bits for any number of threads.
 #pragma once
@@ -276,24 +276,20 @@ struct Sweep {
       }
   }
 
-  // Whether a sum is infinite or NaN though nothing that went in is: some terms overflow.
+  // Whether a sum is infinite or NaN though x is no NaN and dy is finite: terms of it overflow.
   bool overflown() const {
-    auto all_finite = [](const double* v, int64_t count) {
+    auto finite = [](const double* v, int64_t count) {
       double probe = 0;
       for (int64_t i = 0; i < count; i++) probe += v[i] * 0;
       return probe == 0;
     };
-    auto elements_finite = [&](const void* v, int64_t count) {
-      V probe{};
-      int64_t i = 0;
-      const Elem* at = static_cast<const Elem*>(v);
-      for (; i + W <= count; i += W) probe += IO::load(at + i) * 0;
-      for (; i < count; i++) probe[0] += (Real)IO::get(at[i]) * 0;
-      return !any<Real>(probe != V{});
-    };
-    return !all_finite(sums, p.groups * K) && all_finite(c, p.groups * K) &&
-           elements_finite(p.x, p.numel()) &&
-           elements_finite(p.dy, p.dy_is_one_number ? 1 : p.numel());
+    if (finite(sums, p.groups * K) || !finite(c, p.groups * K)) return false;
+    const Elem *x = static_cast<const Elem*>(p.x), *dy = static_cast<const Elem*>(p.dy);
+    for (int64_t i = 0; i < p.numel(); i++) {
+      const double g = IO::get(dy[p.dy_is_one_number ? 0 : i]);
+      if (std::isnan(IO::get(x[i])) || !std::isfinite(g)) return false;
+    }
+    return true;
   }
 
   // All sums again, with exponents that hold whatever the terms are, and what is not finite of dx.

@@ -3,8 +3,8 @@
 Contract
     x, dy   dense in some order of their dims, read in memory order; anything else is copied first.
     y, dx   laid out as x. Besides them only buffers of some pieces.
-    pieces  What one unit reads is cut into pieces that stay in the cache of a core, a piece for
-            every thread at a time.
+    pieces  x is cut into pieces that stay in the cache of a core and are too small for torch to
+            share them out: threads that meet after each operation would cost more than they save.
     far     Elements whose powers might overflow, and everything with noise or with coefficients
             too large for any x, are left to ``padenet.reference``.
     order   Sums within a piece by torch, then from piece to piece in float64: the same bits for any
@@ -12,8 +12,6 @@ Contract
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
@@ -21,7 +19,7 @@ from padenet import reference
 from padenet.kernels.layout import memory_order
 from padenet.spec import Spec
 
-PIECE = 1 << 14  # elements that a core works on at a time
+PIECE = 1 << 15  # elements at a time, the most that torch leaves to one thread
 SHORTEST = 64  # elements of a unit in a piece, at least where it has so many
 AT_ONCE = 1 << 22  # elements at a time on other devices, whose every operation is launched
 
@@ -54,16 +52,15 @@ def backward(
         dy = torch.empty_like(x).copy_(dy)
     dx = torch.empty_like(x)
     units = _Units(x, a, b, order, spec)
-    width = a.shape[-1] + b.shape[-1]
-    run = _Pieces(units, dx, limit, spec, 8 + width)
+    run = _Pieces(units, dx, limit, spec, 8)
     for piece in units.pieces():
         run.backward(piece, units.view(dy))
     sums = run.sums
-    if not sums.isfinite().all() and all(t.isfinite().all() for t in (x, dy, a, b)):
-        exact, *gradients = reference.backward(dy, x, a, b, key, spec)  # terms overflow, sums may not
-        return torch.where(dx.isfinite(), dx, exact), *gradients
+    if not sums.isfinite().all() and dy.isfinite().all() and not x.isnan().any():
+        exact, da, db = reference.backward(dy, x, a, b, key, spec)  # terms overflow, sums need not
+        return torch.where(dx.isfinite(), dx, exact), da, db
     da, db = (
-        s.T.reshape(c.shape).to(c.device, c.dtype)
+        s.T.reshape(c.shape).to(c.device, c.dtype).contiguous()
         for s, c in zip(sums.split((a.shape[-1], b.shape[-1])), (a, b), strict=True)
     )
     return dx, da, db
@@ -81,10 +78,7 @@ def _limit(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> f
     return None if limit < 0 else limit
 
 
-class _Piece(NamedTuple):
-    rows: slice
-    columns: slice
-    parts: int
+Piece = tuple[slice, slice, slice]  # of (outer, groups, inner)
 
 
 class _Units:
@@ -107,28 +101,15 @@ class _Units:
     def view(self, t: Tensor) -> Tensor:
         return t.as_strided((t.numel(),), (1,)).view(self.shape)
 
-    def pieces(self) -> Iterator[_Piece]:
+    def pieces(self) -> Iterator[Piece]:
         outer, groups, inner = self.shape
-        size, threads = PIECE, torch.get_num_threads()
-        if self.device.type != "cpu":
-            size, threads = AT_ONCE, 1
+        size = PIECE if self.device.type == "cpu" else AT_ONCE
         longest = max(size // groups, SHORTEST)  # of what one unit reads
-        if inner <= longest:
-            yield from (_Piece(s, slice(None), t) for s, t in _cut(outer, longest // inner, threads))
-            return
-        count = -(-inner // longest)
-        for s, t in _cut(inner, -(-inner // count), threads):
-            yield from (_Piece(slice(i, i + 1), s, t) for i in range(outer))
-
-
-def _cut(count: int, step: int, most: int) -> Iterator[tuple[slice, int]]:
-    """``count`` in parts of ``step``, up to ``most`` of them at a time; what is left is a part."""
-    at = 0
-    while at < count:
-        parts = max(1, min(most, (count - at) // step))
-        end = min(at + parts * step, count)
-        yield slice(at, end), parts
-        at = end
+        step = max(longest // inner, 1)  # rows
+        width = -(-inner // -(-inner // longest))  # equal parts of a row that is too long
+        for i in range(0, outer, step):
+            for j in range(0, inner, width):
+                yield slice(i, i + step), slice(None), slice(j, j + width)
 
 
 class _Pieces:
@@ -137,8 +118,8 @@ class _Pieces:
     def __init__(self, units: _Units, out: Tensor, limit: float, spec: Spec, buffers: int):
         self.units, self.out, self.limit, self.spec = units, units.view(out), limit, spec
         self.buffers, self.room = buffers, units.x.new_empty(0, dtype=units.dtype)
-        self.a = [c[:, None, None] for c in units.a.unbind(1)]
-        self.d = [c[:, None, None] for c in units.b.unbind(1)]
+        self.a = [c[:, None] for c in units.a.unbind(1)]
+        self.d = [c[:, None] for c in units.b.unbind(1)]
         if spec.form == "abs_terms":
             self.d = [c.abs() for c in self.d]
         if not spec.constant:
@@ -146,7 +127,7 @@ class _Pieces:
         width = units.a.shape[1] + units.b.shape[1]
         self.sums = torch.zeros(width, units.groups, dtype=torch.float64)
 
-    def forward(self, piece: _Piece) -> None:
+    def forward(self, piece: Piece) -> None:
         (x, P, A), far = self._take(piece, self.units.x)
         _horner(self.a, x, P)
         _horner(self.d, x.abs() if self.spec.form == "abs_terms" else x, A)
@@ -157,9 +138,9 @@ class _Pieces:
             F[far] = reference.forward(*self._far(far, piece), None, self._spec)
         self._put(piece, F)
 
-    def backward(self, piece: _Piece, dy: Tensor) -> None:
-        form, first = self.spec.form, 1 - self.spec.constant
-        (x, g, P, dP, A, dA, s, z, *weights), far = self._take(piece, self.units.x, dy)
+    def backward(self, piece: Piece, dy: Tensor) -> None:
+        form = self.spec.form
+        (x, g, P, dP, A, dA, s, z), far = self._take(piece, self.units.x, dy)
         z = torch.abs(x, out=z) if form == "abs_terms" else x
         dP = _horner(self.a, x, P, dP)
         dA = _horner(self.d, z, A, dA)
@@ -172,29 +153,20 @@ class _Pieces:
         F = P.mul_(r)  # times s where there is one, from here on
         if form != "free":
             F.mul_(s)
-        ga = torch.mul(g, r, out=weights[0])
-        gb = torch.mul(ga, F, out=g)
-        slope = torch.addcmul(dP, dA, F, value=-1, out=s)
-        dx = slope.mul_(ga)
-
-        m = len(self.a)
-        for j in range(1, m):
-            torch.mul(weights[j - 1], x, out=weights[j])
-        if len(weights) > m:
-            weights[m].copy_(gb) if not first else torch.mul(gb, x, out=weights[m])
-        for k in range(m + 1, len(weights)):
-            torch.mul(weights[k - 1], z, out=weights[k])
-        sums = self._weights.sum(-1).cpu()
-        sums[m:] *= -1
+        ga = g.mul_(r)
+        slope = torch.addcmul(dP, dA, F, value=-1, out=s).mul_(ga)
+        gb = F.mul_(ga)
+        da = [ga.sum(1), *(ga.mul_(x).sum(1) for _ in self.a[1:])]
+        db = [gb.sum(1)] if self.spec.constant else []
+        db += [gb.mul_(z if k else x).sum(1) for k in range(len(self.d) - 1)]
         if form == "abs_terms":
-            sums[m:] *= self.units.b.T.sign().cpu()[..., None]
-        for part in sums.unbind(-1):
-            self.sums += part
+            db = [torch.where(b == 0, 0, b.sign() * v) for b, v in zip(self.units.b.T, db, strict=True)]
+        self.sums += torch.stack([*da, *(-v for v in db)]).cpu()
         if far is not None:
-            dx[far] = self._far_backward(far, piece, dy)
-        self._put(piece, dx)
+            slope[far] = self._far_backward(far, piece, dy)
+        self._put(piece, slope)
 
-    def _far_backward(self, far: Tensor, piece: _Piece, dy: Tensor) -> Tensor:
+    def _far_backward(self, far: Tensor, piece: Piece, dy: Tensor) -> Tensor:
         x, a, b = self._far(far, piece)
         g = self._cut(dy, piece)[far].to(self.units.dtype)
         dx, *gradients = reference.backward(g, x, a, b, None, self._spec)
@@ -206,18 +178,18 @@ class _Pieces:
     def _spec(self) -> Spec:
         return self.spec._replace(channel_dim=0)
 
-    def _far(self, far: Tensor, piece: _Piece) -> tuple[Tensor, Tensor, Tensor]:
+    def _far(self, far: Tensor, piece: Piece) -> tuple[Tensor, Tensor, Tensor]:
         """The far elements, and for each the coefficients of its unit."""
         x = self._cut(self.units.x, piece)[far].to(self.units.dtype)
         group = far.nonzero()[:, 0]
         return x, self.units.a[group], self.units.b[group]
 
-    def _cut(self, t: Tensor, piece: _Piece) -> Tensor:
-        t = t[piece.rows, :, piece.columns].movedim(1, 0)
-        return t.reshape(len(t), piece.parts, -1)
+    def _cut(self, t: Tensor, piece: Piece) -> Tensor:
+        t = t[piece].movedim(1, 0)
+        return t.reshape(len(t), -1)
 
     def _take(
-        self, piece: _Piece, *tensors: Tensor
+        self, piece: Piece, *tensors: Tensor
     ) -> tuple[list[Tensor], Tensor | None]:
         """Buffers, the first of them ``tensors`` with zeros for far elements, and where those are."""
         found = [self._cut(t, piece) for t in tensors]
@@ -225,7 +197,6 @@ class _Pieces:
         if self.room.numel() < self.buffers * size:
             self.room = self.room.new_empty(self.buffers * size)
         room = self.room[: self.buffers * size].view(self.buffers, *found[0].shape)
-        self._weights = room[8:]
         buffers = list(room.unbind())
         for buffer, t in zip(buffers, found, strict=False):
             buffer.copy_(t)
@@ -235,10 +206,10 @@ class _Pieces:
             far = x.abs() > self.limit  # not where x is NaN
             for buffer in buffers[: len(found)]:
                 buffer.masked_fill_(far, 0)
-        return buffers, far
+        return buffers, far if far is not None and far.any() else None
 
-    def _put(self, piece: _Piece, v: Tensor) -> None:
-        out = self.out[piece.rows, :, piece.columns].movedim(1, 0)
+    def _put(self, piece: Piece, v: Tensor) -> None:
+        out = self.out[piece].movedim(1, 0)
         out.copy_(v.view(out.shape))
 
 
