@@ -87,12 +87,13 @@ inline int exponent_of(double v) {
 
 // The exponent of the largest sum of |coefficients| that P, Q or a derivative can make of powers.
 inline int scale_of(const double* c, const Problem& p, bool* finite) {
-  double top = std::fabs(c[0]), bottom = 1;
-  for (int64_t j = 1; j <= p.m; j++) top += j * std::fabs(c[j]);
-  for (int64_t k = 0; k <= p.n; k++) bottom += (k ? k : 1) * std::fabs(c[p.m + 1 + k]);
+  const double small = 0x1p-10;  // or the sums might overflow
+  double top = small * std::fabs(c[0]), bottom = small;
+  for (int64_t j = 1; j <= p.m; j++) top += small * j * std::fabs(c[j]);
+  for (int64_t k = 0; k <= p.n; k++) bottom += small * (k ? k : 1) * std::fabs(c[p.m + 1 + k]);
   double both = top > bottom ? top : bottom;
   *finite = top - top == 0 && bottom - bottom == 0;
-  return exponent_of(both);
+  return exponent_of(both) + 10;
 }
 
 inline int64_t highest_power(const Problem& p) {

@@ -46,8 +46,8 @@ def edge(a: Sequence[Tensor], d: Sequence[Tensor], spec: Spec) -> Tensor:
     """
     room = 480 if a[0].dtype == torch.float64 else 60
     small = 2.0**-10  # or the sums might overflow
-    top = sum(small * max(j, 1) * c.abs() for j, c in enumerate(a))
-    bottom = small + sum(small * max(k, 1) * c.abs() for k, c in enumerate(d))
+    top: Any = sum(small * max(j, 1) * c.abs() for j, c in enumerate(a))
+    bottom: Any = small + sum(small * max(k, 1) * c.abs() for k, c in enumerate(d))
     spare = room - 10 - (torch.maximum(top, bottom) / spec.q).log2()
     limit = torch.exp2((spare / max(len(a) - 1, len(d) - 1, 1)).floor())
     limit = torch.where(spare < 0, -1.0, limit)
@@ -71,8 +71,8 @@ def backward(
     g = unit.view(dy)
     dx = unit.restore(unit.join(unit.slope(g))).to(x.dtype)
     lift, small = unit.lower(g)
-    da = [unit.total(unit.da(small, j), lift) for j in range(a.shape[-1])]
-    db = [unit.total(unit.db(small, i), lift) for i in range(b.shape[-1])]
+    da = [unit.total(unit.da(g, j, small), lift) for j in range(a.shape[-1])]
+    db = [unit.total(unit.db(g, i, small), lift) for i in range(b.shape[-1])]
     return dx, _stack(da, a), _stack(db, b)
 
 
@@ -105,6 +105,7 @@ class _Unit:
 
     def __init__(self, x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec):
         self.dtype = compute_dtype(x)
+        self.wide = torch.float32 if x.device.type == "mps" else torch.float64  # it has none
         self.groups = a.shape[0] if a.ndim == 2 else None
         self.dim = spec.channel_dim % x.ndim if self.groups else 0
         self.spec, self.shape = spec, x.shape
@@ -153,17 +154,22 @@ class _Unit:
     def slope(self, g: Tensor) -> list["Number"]:
         return [_times(side.slope(), g * self.sign) for side in self.sides]
 
-    def da(self, g: Tensor, j: int) -> list["Number"]:
-        return [_times(side.da(j), g * self.sign if j % 2 else g) for side in self.sides]
+    def da(self, g: Tensor, j: int, near: Tensor | None = None) -> list["Number"]:
+        """``g``, below the edge ``near`` if it is given, times the derivative by ``a[j]``."""
+        factors = (g if near is None else near, g)
+        return [
+            _times(side.da(j), f * self.sign if j % 2 else f)
+            for side, f in zip(self.sides, factors, strict=False)
+        ]
 
-    def db(self, g: Tensor, i: int) -> list["Number"]:
-        """``g`` times the derivative with respect to ``b[i]``."""
+    def db(self, g: Tensor, i: int, near: Tensor | None = None) -> list["Number"]:
         k = i + 1 - self.spec.constant
         if self.spec.form == "abs_terms":
-            g = g * self.b[i].sign()
-        elif k % 2:
-            g = g * self.sign
-        return [_times(side.db(k), g) for side in self.sides]
+            sign: Tensor | float = self.b[i].sign()
+        else:
+            sign = self.sign if k % 2 else 1.0
+        factors = (g if near is None else near, g)
+        return [_times(side.db(k), f * sign) for side, f in zip(self.sides, factors, strict=False)]
 
     def join(self, found: Sequence["Number"]) -> Tensor:
         """Each element from its own side."""
@@ -171,10 +177,13 @@ class _Unit:
         return values[0] if len(values) == 1 else torch.where(self.far, values[1], values[0])
 
     def lower(self, g: Tensor) -> tuple[Tensor, Tensor]:
-        """An exponent for each group, and ``g`` divided by 2 to it: no more than about 1."""
+        """An exponent for each group, and ``g`` divided by 2 to it, of which no product overflows.
+
+        In float64, where there is one, those of float32 never do.
+        """
         rows = self.rows(g.abs())
-        if not rows.numel():
-            return g.new_zeros(rows.shape[0]), g
+        if self.wide != self.dtype or not rows.numel():
+            return g.new_zeros(rows.shape[0]), g.to(self.wide)
         lift = rows.amax(1).clamp(min=1.0).log2().ceil()
         lift = torch.where(lift.isfinite(), lift, 0.0)
         factor = torch.exp2(-lift)
@@ -187,21 +196,16 @@ class _Unit:
 
     def total(self, found: Sequence["Number"], lift: Tensor) -> Tensor:
         """The sum over all that shares a coefficient, times 2^lift, terms of any size."""
-        wide = torch.float32 if lift.device.type == "mps" else torch.float64  # which it has not
-        lift, out = lift.to(wide), None
-        for i, v in enumerate(found):
-            only = None if len(found) == 1 else self.far if i else ~self.far
-            scaled = isinstance(v, Scaled)
-            f = self.rows(v.f if scaled else v if only is None else torch.where(only, v, 0.0))
-            f, top = f.to(wide), lift
-            if scaled and f.shape[1]:
-                e = self.rows(v.e if only is None else torch.where(only, v.e, NOTHING)).to(wide)
-                most = e.amax(1)
-                f, top = f * torch.exp2(e - most[:, None]), lift + most
-            part = Scaled(_sum(f), top)
-            out = part if out is None else out + part
-        assert out is not None
-        return out.value()
+        near, *far = found
+        if far:
+            near = torch.where(self.far, 0.0, near)
+        sums = Scaled(_sum(self.rows(near).to(self.wide)), lift.to(self.wide))
+        for v in far:
+            e = self.rows(torch.where(self.far, v.e, NOTHING)).to(self.wide)
+            top = e.amax(1, keepdim=True) if e.shape[1] else e.sum(1, keepdim=True)
+            f = self.rows(v.f).to(self.wide) * torch.exp2(e - top)
+            sums = sums + Scaled(_sum(f), top[:, 0])
+        return sums.value()
 
 
 def _sum(rows: Tensor) -> Tensor:
@@ -218,7 +222,7 @@ def _stack(sums: Sequence[Tensor], like: Tensor) -> Tensor:
     return torch.stack(list(sums), -1).reshape(like.shape).to(like.dtype)
 
 
-Number = Tensor | Scaled
+Number = Any  # Tensor | Scaled, which know the same operations
 
 
 def _times(v: Number, g: Tensor) -> Number:
@@ -229,16 +233,18 @@ class _Quotient:
     """The formula at ``z``, in numbers of its kind."""
 
     def __init__(self, z: Any, a: Sequence[Any], d: Sequence[Any], spec: Spec):
-        self.z, self.a, self.d = z, a, d
-        self.polynomial = polynomial if isinstance(z, Scaled) else _horner
-        A = self.polynomial(d, z)
+        self.z: Any = z
+        self.a, self.d = a, d
+        self.polynomial: Any = polynomial if isinstance(z, Scaled) else _horner
+        A: Any = self.polynomial(d, z)
         # For abs_terms the derivative of |x|: A may underflow to 0 before z does.
         self.s = 1.0 if spec.form == "free" else (z if spec.form == "abs_terms" else A).sign()
-        self.Q = (A if spec.form == "free" else A.abs()) + spec.q
-        self.F = self.polynomial(a, z) / self.Q
+        self.Q: Any = (A if spec.form == "free" else A.abs()) + spec.q
+        self.F: Any = self.polynomial(a, z) / self.Q
 
     def slope(self) -> Any:
-        dP, dA = (self.polynomial([v * j for j, v in enumerate(c)][1:], self.z) for c in (self.a, self.d))
+        slopes = ([v * j for j, v in enumerate(c)][1:] for c in (self.a, self.d))
+        dP, dA = (self.polynomial(c, self.z) for c in slopes)
         return (dP - dA * self.F * self.s) / self.Q
 
     def da(self, j: int) -> Any:
@@ -250,20 +256,19 @@ class _Quotient:
 
 def _sides(
     z: Tensor, limit: Tensor, a: Sequence[Tensor], d: Sequence[Tensor], spec: Spec
-) -> tuple[Tensor | None, list[_Quotient]]:
+) -> tuple[Any, list[_Quotient]]:
     """Which elements are far, if there are any, and the formula for the near and the far ones."""
     far = z > limit
-    if z.device.type == "cpu" and is_plain(z) and not torch.compiler.is_compiling():
-        if not bool(far.any()):
-            return None, [_Quotient(z, a, d, spec)]
+    can_look = z.device.type == "cpu" and is_plain(z) and not torch.compiler.is_compiling()
+    if can_look and not bool(far.any()):
+        return None, [_Quotient(z, a, d, spec)]
     hopeless = limit < 0
-    near = _Quotient(
-        torch.where(far, 0.0, z), *([torch.where(hopeless, 0.0, v) for v in c] for c in (a, d)), spec
-    )
-    wide = _Quotient(
-        Scaled(torch.where(far, z, 1.0)), *([Scaled(v) for v in c] for c in (a, d)), spec
-    )
-    return far, [near, wide]
+    kept = [[torch.where(hopeless, 0.0, v) for v in c] for c in (a, d)]
+    wide = [[Scaled(v) for v in c] for c in (a, d)]
+    return far, [
+        _Quotient(torch.where(far, 0.0, z), kept[0], kept[1], spec),
+        _Quotient(Scaled(torch.where(far, z, 1.0)), wide[0], wide[1], spec),
+    ]
 
 
 def _horner(coefficients: Sequence[Tensor], z: Tensor) -> Tensor:

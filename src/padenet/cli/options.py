@@ -123,7 +123,8 @@ def _threads(text: str) -> int:
     value, most = _positive(text), max(256, os.cpu_count() or 1)
     if value > most:
         raise argparse.ArgumentTypeError(
-            f"{value} is more than {most}. Choose at most the number of cores, {os.cpu_count()} here"
+            f"{value} is more than {most}. Choose at most the number of cores, "
+            f"{os.cpu_count()} here"
         )
     return value
 

@@ -12,6 +12,7 @@ Contract
 """
 
 from collections.abc import Iterator, Sequence
+
 import torch
 from torch import Tensor
 
@@ -160,7 +161,10 @@ class _Pieces:
         db = [gb.sum(1)] if self.spec.constant else []
         db += [gb.mul_(z if k else x).sum(1) for k in range(len(self.d) - 1)]
         if form == "abs_terms":
-            db = [torch.where(b == 0, 0, b.sign() * v) for b, v in zip(self.units.b.T, db, strict=True)]
+            db = [
+                torch.where(b == 0, 0, b.sign() * v)
+                for b, v in zip(self.units.b.T, db, strict=True)
+            ]
         self.sums += torch.stack([*da, *(-v for v in db)]).cpu()
         if far is not None:
             slope[far] = self._far_backward(far, piece, dy)
@@ -188,10 +192,8 @@ class _Pieces:
         t = t[piece].movedim(1, 0)
         return t.reshape(len(t), -1)
 
-    def _take(
-        self, piece: Piece, *tensors: Tensor
-    ) -> tuple[list[Tensor], Tensor | None]:
-        """Buffers, the first of them ``tensors`` with zeros for far elements, and where those are."""
+    def _take(self, piece: Piece, *tensors: Tensor) -> tuple[list[Tensor], Tensor | None]:
+        """Buffers, the first of them ``tensors`` with far elements zero, and where those are."""
         found = [self._cut(t, piece) for t in tensors]
         size = found[0].numel()
         if self.room.numel() < self.buffers * size:
