@@ -229,6 +229,10 @@ def _times(v: Number, g: Tensor) -> Number:
     return v * Scaled(g) if isinstance(v, Scaled) else g * v
 
 
+def _scale(v: Number, t: Tensor | float) -> Number:
+    return v.times(t) if isinstance(v, Scaled) else v * t
+
+
 class _Quotient:
     """The formula at ``z``, in numbers of its kind."""
 
@@ -243,15 +247,15 @@ class _Quotient:
         self.F: Any = self.polynomial(a, z) / self.Q
 
     def slope(self) -> Any:
-        slopes = ([v * j for j, v in enumerate(c)][1:] for c in (self.a, self.d))
+        slopes = ([_scale(v, j) for j, v in enumerate(c)][1:] for c in (self.a, self.d))
         dP, dA = (self.polynomial(c, self.z) for c in slopes)
-        return (dP - dA * self.F * self.s) / self.Q
+        return (dP - _scale(dA * self.F, self.s)) / self.Q
 
     def da(self, j: int) -> Any:
         return self.z**j / self.Q
 
     def db(self, k: int) -> Any:
-        return self.z**k * (self.F / self.Q) * (-1.0 * self.s)
+        return _scale(self.z**k * (self.F / self.Q), -1.0 * self.s)
 
 
 def _sides(

@@ -23,10 +23,12 @@ class Scaled:
         e = torch.where(size.isinf(), INFINITE, shift + e)
         self.e = torch.where(size == 0, NOTHING, e)
 
-    def __mul__(self, other: "Scaled | Tensor | float") -> "Scaled":
-        if isinstance(other, Scaled):
-            return Scaled(self.f * other.f, self.e + other.e)
-        return Scaled(self.f * other, self.e)
+    def __mul__(self, other: "Scaled") -> "Scaled":
+        return Scaled(self.f * other.f, self.e + other.e)
+
+    def times(self, v: Tensor | float) -> "Scaled":
+        """An ordinary number; no operator, which torch.compile would take for one of tensors."""
+        return Scaled(self.f * v, self.e)
 
     def __truediv__(self, other: "Scaled") -> "Scaled":
         return Scaled(self.f / other.f, self.e - other.e)
@@ -38,7 +40,7 @@ class Scaled:
         return Scaled(self.f * torch.exp2(self.e - e) + other.f * torch.exp2(other.e - e), e)
 
     def __sub__(self, other: "Scaled") -> "Scaled":
-        return self + other * -1.0
+        return self + other.times(-1.0)
 
     def __pow__(self, k: int) -> "Scaled":
         return Scaled(self.f**k, k * self.e)
