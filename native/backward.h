@@ -94,13 +94,15 @@ bool backward_strip(const Strip<IO>& strip, Vec<typename IO::Real>* sums) {
   auto finish = [&](int64_t i, const C& c, const Half& h,
                     bool careful) __attribute__((always_inline)) {
     V x = IO::load(s.x + i * W), g = IO::load(s.dy + i * s.dy_step);  // x again: a register less
-    if (careful) g = x * x > limit ? V{} : g, x = x * x > limit ? V{} : x;
+    const auto far = x * x > limit;
+    if (careful) g = far ? V{} : g, x = far ? V{} : x;
     const V x2 = h.x2, x3 = h.x3, x4 = x2 * x2, r = h.r;
     V P = c(m), dP{};
     if (paper) quintic(c, x, x2, x3, x4, P, dP);
     else
 #pragma GCC unroll 8
       for (int j = m - 1; j >= 0; j--) dP = dP * x + P, P = P * x + c(j);
+    if (careful) P = far ? V{} : P;  // a_0 / q may overflow, and infinity times 0 would stay
     const V sF = P * (form == FREE ? r : with_sign<Real>(r, form == ABS_TERMS ? x : h.A));
     const V ga = g * r, gb = sF * ga;  // dy dF/da_0, -dy dF/dd_0
     put(s, i, ga * (dP - h.dA * sF));

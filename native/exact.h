@@ -11,9 +11,10 @@
 namespace PADENET_ISA {
 
 struct Big {
-  double f;   // 0, not finite, or 0.5 <= |f| < 1
-  int64_t e;  // value f * 2^e
+  double f = 0;   // 0, not finite, or 0.5 <= |f| < 1
+  int64_t e = 0;  // value f * 2^e
 
+  Big() = default;
   Big(double v, int64_t exponent = 0) {
     if (std::isinf(v)) v = v > 0 ? 1 : -1, exponent = int64_t(1) << 40;
     int shift = 0;
@@ -67,12 +68,14 @@ struct Point {
     db = -(R(s) * F / Q);
   }
 
-  void gradients(double g, const Problem& p, double* dx, double* sums) const {
-    *dx = (double)(R(g) * slope);
+  // Adds the gradients of the coefficients to sums and returns that of x.
+  template <class Sum>
+  double gradients(double g, const Problem& p, Sum* sums) const {
     R v = R(g) * da;
-    for (int64_t j = 0; j <= p.m; j++, v = v * x) sums[j] += (double)v;
+    for (int64_t j = 0; j <= p.m; j++, v = v * x) sums[j] = sums[j] + Sum(v);
     v = R(g) * db;
-    for (int64_t k = 0; k <= p.n; k++, v = v * z) sums[p.m + 1 + k] += (double)v;
+    for (int64_t k = 0; k <= p.n; k++, v = v * z) sums[p.m + 1 + k] = sums[p.m + 1 + k] + Sum(v);
+    return (double)(R(g) * slope);
   }
 };
 
@@ -84,12 +87,13 @@ inline int exponent_of(double v) {
 
 // The exponent of the largest sum of |coefficients| that P, Q or a derivative can make of powers.
 inline int scale_of(const double* c, const Problem& p, bool* finite) {
-  double top = std::fabs(c[0]), bottom = 1;
-  for (int64_t j = 1; j <= p.m; j++) top += j * std::fabs(c[j]);
-  for (int64_t k = 0; k <= p.n; k++) bottom += (k ? k : 1) * std::fabs(c[p.m + 1 + k]);
+  const double small = 0x1p-10;  // or the sums might overflow
+  double top = small * std::fabs(c[0]), bottom = small;
+  for (int64_t j = 1; j <= p.m; j++) top += small * j * std::fabs(c[j]);
+  for (int64_t k = 0; k <= p.n; k++) bottom += small * (k ? k : 1) * std::fabs(c[p.m + 1 + k]);
   double both = top > bottom ? top : bottom;
   *finite = top - top == 0 && bottom - bottom == 0;
-  return exponent_of(both);
+  return exponent_of(both) + 10;
 }
 
 inline int64_t highest_power(const Problem& p) {
@@ -97,10 +101,11 @@ inline int64_t highest_power(const Problem& p) {
   return d > 1 ? d : 1;
 }
 
-// Below this |x| the vector code, with `room` bits of exponent, is far from overflow.
+// Below this |x| the vector code, with `room` bits of exponent, is far from overflow. A' F is a
+// product of two such numbers over q.
 inline double direct_limit(const double* c, const Problem& p, int room) {
   bool finite;
-  int spare = room - scale_of(c, p, &finite);
+  int spare = room - exponent_of(1 / p.q) / 2 - scale_of(c, p, &finite);
   if (!finite) return INFINITY;  // nothing to save: NaN and infinity come out by themselves
   if (spare < 0) return -1;  // not even 0
   return std::ldexp(1.0, (int)(spare / highest_power(p)));
@@ -117,10 +122,14 @@ inline double exact_forward(double x, const double* c, const Problem& p) {
 }
 
 inline double exact_backward(double g, double x, const double* c, const Problem& p, double* sums) {
-  double dx;
-  if (fits_double(x, c, p)) Point<double>(x, c, p).gradients(g, p, &dx, sums);
-  else Point<Big>(x, c, p).gradients(g, p, &dx, sums);
-  return dx;
+  if (fits_double(x, c, p) && exponent_of(g) < 500)
+    return Point<double>(x, c, p).gradients(g, p, sums);
+  return Point<Big>(x, c, p).gradients(g, p, sums);
+}
+
+// With sums in which terms may cancel that overflow one by one.
+inline double exact_backward(double g, double x, const double* c, const Problem& p, Big* sums) {
+  return Point<Big>(x, c, p).gradients(g, p, sums);
 }
 
 }  // namespace PADENET_ISA

@@ -6,7 +6,8 @@
 //   short runs   The units repeat with a period of channels * inner elements. A strip is some rows
 //                of one period (or of enough periods to fill whole vectors), and every lane has a
 //                unit of its own.
-// Up to 256 vectors are added in the type of the data; then sums go on in double. The cut into
+// Up to 256 vectors are added in the type of the data; then sums go on in double. Where terms of a
+// sum overflow, all elements are done once more, one at a time, by exact.h. The cut into
 // tasks depends on the shape alone and each task has sums of its own, added in order at the end:
 // the same bits for any number of threads.
 #pragma once
@@ -103,8 +104,7 @@ struct Sweep {
     reduction(|| : failed)
     for (int64_t t = 0; t < tasks; t++)
       failed |= !task(pieces * t / tasks, pieces * (t + 1) / tasks, sums + t * p.groups * K);
-    if (backward && !failed) finish(tasks);
-    return !failed;
+    return !failed && (!backward || finish(tasks));
   }
 
   // No elements, no gradient.
@@ -276,11 +276,47 @@ struct Sweep {
       }
   }
 
-  void finish(int64_t tasks) const {
+  // Whether a sum is infinite or NaN though x is no NaN and dy is finite: terms of it overflow.
+  bool overflown() const {
+    auto finite = [](const double* v, int64_t count) {
+      double probe = 0;
+      for (int64_t i = 0; i < count; i++) probe += v[i] * 0;
+      return probe == 0;
+    };
+    if (finite(sums, p.groups * K) || !finite(c, p.groups * K)) return false;
+    const Elem *x = static_cast<const Elem*>(p.x), *dy = static_cast<const Elem*>(p.dy);
+    for (int64_t i = 0; i < p.numel(); i++) {
+      const double g = IO::get(dy[p.dy_is_one_number ? 0 : i]);
+      if (std::isnan(IO::get(x[i])) || !std::isfinite(g)) return false;
+    }
+    return true;
+  }
+
+  // All sums again, with exponents that hold whatever the terms are, and what is not finite of dx.
+  bool count_again() const {
+    Big* exact = allocate<Big>(p.groups * K);
+    if (!exact) return false;
+    for (int64_t i = 0; i < p.groups * K; i++) exact[i] = Big();
+    double u[MAX_COEFFICIENTS];
+    Elem* out = static_cast<Elem*>(p.out);
+    for (int64_t i = 0; i < p.numel(); i++) {
+      coefficients_at(i, u);
+      const double x = IO::get(static_cast<const Elem*>(p.x)[i]);
+      const double dy = IO::get(static_cast<const Elem*>(p.dy)[p.dy_is_one_number ? 0 : i]);
+      const double dx = exact_backward(dy, x, u, p, exact + group_at(i) * K);
+      if (!std::isfinite(IO::get(out[i]))) out[i] = IO::put(dx);
+    }
+    for (int64_t i = 0; i < p.groups * K; i++) sums[i] = (double)exact[i];
+    free(exact);
+    return true;
+  }
+
+  bool finish(int64_t tasks) const {
     const bool constant = p.form == OFFSET;
     const int64_t count = p.groups * K;
     for (int64_t t = 1; t < tasks; t++)
       for (int64_t i = 0; i < count; i++) sums[i] += sums[t * count + i];
+    if (overflown() && !count_again()) return false;
     for (int64_t g = 0; g < p.groups; g++)
       for (int64_t k = 0; k < K; k++) {
         const double sum = sums[g * K + k];
@@ -293,6 +329,7 @@ struct Sweep {
           write(p.db, p.coefficient_dtype, i, s == 0 ? 0 : s * sum);
         }
       }
+    return true;
   }
 };
 

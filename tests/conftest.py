@@ -13,7 +13,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from padenet import functional, reference
-from padenet.kernels import gpu, native
+from padenet.kernels import gpu, native, plain
 from padenet.tracing import is_plain
 
 # Read when oneDNN is first used. Some virtual machines announce AMX and die of its instructions.
@@ -88,21 +88,24 @@ def _pick_gpu(x, a, b):
     return reference if x.dtype == torch.float64 else OnGPU
 
 
+PLAIN = {"plain": plain, "reference": reference}
+
+
 @contextmanager
 def running_on(name):
-    """``rational`` on one of the kernels, or on plain PyTorch as where there is no kernel."""
+    """``rational`` on one of the kernels, or in plain PyTorch, the judge included."""
     module = {"native": native, "gpu": gpu}.get(name)
     if module and (reason := module.missing()):
         pytest.skip(f"no {name} kernel: {reason}")
     with pytest.MonkeyPatch.context() as patch:
-        if name == "reference":
-            patch.setattr(functional, "pick", lambda x, a, b: reference)
+        if name in PLAIN:
+            patch.setattr(functional, "pick", lambda x, a, b: PLAIN[name])
         if name == "gpu":
             patch.setattr(functional, "pick", _pick_gpu)
         yield name
 
 
-@pytest.fixture(params=["native", *["gpu"] * torch.cuda.is_available(), "reference"])
+@pytest.fixture(params=["native", *["gpu"] * torch.cuda.is_available(), *PLAIN])
 def backend(request):
     """The test runs once on each backend. Interpreted, the GPU kernels are too slow for that:
     ``test_gpu.py`` has a choice."""

@@ -373,3 +373,9 @@ def test_a_reader_may_have_seen_enough(tmp_path):
         process.stdout.close()
         said = process.stderr.read()
     assert (process.returncode, said) == (0, b"")
+
+
+def test_more_threads_than_a_system_starts_are_refused(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "--threads", "100000"])
+    assert stop.value.code == 2 and "100000 is more than" in capsys.readouterr().err

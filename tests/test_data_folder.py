@@ -104,6 +104,7 @@ def test_an_image_of_extreme_shape_gives_a_central_box():
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # on one core
 def test_a_batch_depends_on_seed_epoch_and_image_alone(imagenet):
     folder = ImageFolder(imagenet / "imagenet/train", train=True, size=16)
 

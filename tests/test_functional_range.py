@@ -12,8 +12,8 @@ from itertools import product
 
 import pytest
 import torch
-from conftest import running_on
-from exact import Exact, Near, assert_near
+from conftest import PLAIN, running_on
+from exact import Exact, Near, assert_near, exact
 
 from padenet import rational
 from padenet.spec import FORMS
@@ -102,7 +102,7 @@ def test_right_at_every_x(form, unit, computed_in):
     for dtype in [t for t in DY if (t == torch.float64) == (computed_in == torch.float64)]:
         held = (wide.to(dtype).to(computed_in) == wide)[0]
         x = wide[:, held].to(dtype)
-        for scale, backend in product(DY[dtype], ("native", "reference")):
+        for scale, backend in product(DY[dtype], ("native", *PLAIN)):
             with running_on(backend):
                 got = everything(torch.full_like(x, scale), x, a[held], b[held], form=form)
             for name, g, w in zip(NAMES, got, want(scale), strict=True):
@@ -213,6 +213,31 @@ def test_outputs_larger_than_the_cache(gen):
     parts = [run(u, v) for u, v in zip(x.split(2**20), dy.split(2**20), strict=True)]
     for got, pieces in zip(whole, zip(*parts, strict=True), strict=True):
         assert torch.equal(got, torch.cat(pieces))
+
+
+F32, F64 = torch.float32, torch.float64
+OVERFLOWS = {  # dtype, form, q, x, a, b, dy
+    "coefficients": (F32, "safe", 1.0, [1e10], [1.0, 1e30], [1e30], [1.0]),
+    "all coefficients": (F32, "abs_terms", 1.0, [-0.3, 1e20], [3e38] * 3, [3e38] * 2, [1.0, 1.0]),
+    "float64 coefficients": (F64, "safe", 1.0, [2.0, 1e100], [1.0, 1e300], [1e300], [1.0, 1.0]),
+    "a_0 / Q(0)": (F32, "offset", 1e-3, [1.0], [1e38], [1e-30, -1.0], [1.0]),
+    "a_0 / Q(0), dy = 0": (F32, "offset", 1e-3, [1.0], [1e38], [1e-30, -1.0], [0.0]),
+    "a_0 / q, dy = 0": (F32, "safe", 1e-3, [1.0], [1e38], [1.0], [0.0]),
+    "terms of a sum": (F64, "safe", 1.0, [1.7e308, -1.7e308], [1.0, 1.0], [0.0], [1.5, 1.5]),
+    "near terms": (F32, "safe", 1.0, [4.0, -4.0], [1.0] * 6, [0.0] * 4, [1e38, 1e38]),
+    "dy / Q": (F32, "safe", 1e-3, [1e-10], [1e-3, 1.0], [1.0], [1e38]),
+    "A' F": (F32, "safe", 1e-6, [4096.0], [0.0, 0.0, 1e11], [-4096.0, 1.0], [1e-37]),
+}
+
+
+@pytest.mark.parametrize("case", OVERFLOWS)
+def test_what_overflows_on_the_way_only(case, backend):
+    dtype, form, q, *values = OVERFLOWS[case]
+    x, a, b, dy = (torch.tensor(v, dtype=dtype) for v in values)
+    want = exact(dy, x, a, b, form=form, q=q, digits="mpfr")
+    got = everything(dy, x, a, b, form=form, q=q)
+    for name, g, w in zip(NAMES, got, want, strict=True):
+        assert_near(g, w, name)
 
 
 @pytest.mark.parametrize("dtype, huge", [(torch.float32, 1e19), (torch.float64, 1e160)])

@@ -9,7 +9,7 @@ from pathlib import Path
 import padenet
 
 LAYERS = [
-    ["spec", "tracing", "extras", "files", "polynomials"],
+    ["spec", "tracing", "extras", "files", "polynomials", "scaled"],
     ["aims", "noise", "trust"],
     ["reference"],
     ["kernels", "exporting"],

@@ -1,12 +1,16 @@
 """What only the C++ kernel can do wrong."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
 from conftest import running_on
 
+import padenet
 from padenet import PAU, rational
+from padenet.kernels import native
 
 
 @pytest.mark.no_poison  # it fills with torch, which waits too
@@ -29,6 +33,24 @@ def compare(unit, x, want):
     got = unit(x)
     torch.set_num_threads(1)  # torch's own operations would wait
     os._exit(0 if torch.equal(got, want) else 1)
+
+
+def run_with(isa):
+    code = "import torch, padenet; padenet.PAU()(torch.ones(3))"
+    env = {**os.environ, "PADENET_ISA": isa}
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+
+
+def test_a_misspelt_instruction_set_is_an_error():
+    run = run_with("avx-512")
+    assert run.returncode and "'avx-512'. Known: baseline, avx2, avx512." in run.stderr
+    assert run_with("baseline").returncode == 0
+
+
+def test_advice_leaves_torch_alone(monkeypatch):
+    monkeypatch.setattr(padenet, "__path__", [])
+    reason = native._find.__wrapped__()[1]
+    assert "--force-reinstall --no-deps" in reason
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -76,7 +76,7 @@ def test_reference_is_right_to_the_last_roundings(form, m, n, dtype, gen):
     """On both sides of the limit."""
     spec = Spec(form)
     dy, x, a, b = (t.detach() for t in draw(m, n, spec, gen, shape=(12,), dtype=dtype))
-    x[::2] *= 2 * reference.limit(dtype, max(m, n))
+    x[::2] *= 2.0 ** (2 + (480 if dtype == torch.float64 else 60) // max(m, n, 1))
     got = reference.forward(x, a, b, None, spec), *reference.backward(dy, x, a, b, None, spec)
     want = exact(dy, x, a, b, form=form, digits="mpfr")
     for name, g, w in zip(("y", "dx", "da", "db"), got, want, strict=True):

@@ -12,20 +12,22 @@ r"""The Padé activation in plain PyTorch: the formula that every kernel is judg
     dF/db_k = -x^k s F / Q              (abs_terms: -|x|^k sign(b_k) F / Q)
 
 Everything is written in z = |x|: the sign of x moves into the odd coefficients, and for abs_terms
-|b_k| replaces b_k. Above a limit, where powers of z would overflow, the same quotient is taken in
-1/z with the largest powers of P and Q divided out (class ``_Outside``); that is right up to the
-largest finite x, and at x = inf it is the limit.
+|b_k| replaces b_k. Above an edge, where powers of z would overflow, the same formula is taken in
+numbers with exponents of their own (``padenet.scaled``): right up to the largest finite x, and at
+x = inf the limit.
 
 Shapes: ``a`` is ``(m + 1,)`` or ``(groups, m + 1)``, ``b`` is ``(n,)`` or ``(groups, n)``.
 float64 computes in float64, every other dtype in float32. Works under every torch transform.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from padenet.noise import uniform
+from padenet.scaled import NOTHING, Scaled, polynomial
 from padenet.spec import Spec
 from padenet.tracing import is_plain
 
@@ -36,14 +38,25 @@ def compute_dtype(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-def limit(dtype: torch.dtype, degree: int) -> float:
-    """Powers up to ``degree`` of anything smaller, and products of two, are far from overflow."""
-    return 2.0 ** ((480 if dtype == torch.float64 else 60) // max(degree, 1))
+def edge(a: Sequence[Tensor], d: Sequence[Tensor], spec: Spec) -> Tensor:
+    """Up to this |x| nothing overflows; -1 where it might at any x. ``d[0]`` is d_0.
+
+    P, Q and their derivatives stay below q 2^60 (float64: q 2^480) there, so that A' F/Q, the
+    largest product of them, stays below 2^120 (2^960).
+    """
+    room = 480 if a[0].dtype == torch.float64 else 60
+    small = 2.0**-10  # or the sums might overflow
+    top: Any = sum(small * max(j, 1) * c.abs() for j, c in enumerate(a))
+    bottom: Any = small + sum(small * max(k, 1) * c.abs() for k, c in enumerate(d))
+    spare = room - 10 - (torch.maximum(top, bottom) / spec.q).log2()
+    limit = torch.exp2((spare / max(len(a) - 1, len(d) - 1, 1)).floor())
+    limit = torch.where(spare < 0, -1.0, limit)
+    return torch.where((top + bottom).isfinite(), limit, torch.inf)
 
 
 def forward(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
     unit = _Unit(x, a, b, key, spec)
-    return unit.restore(unit.local.value()).to(x.dtype)
+    return unit.restore(unit.join([side.F for side in unit.sides])).to(x.dtype)
 
 
 def backward(
@@ -55,10 +68,11 @@ def backward(
     coefficient is that of the coefficient itself.
     """
     unit = _Unit(x, a, b, key, spec)
-    dv = unit.view(dy)
-    dx = unit.restore(unit.slope(dv)).to(x.dtype)
-    da = [unit.total(unit.da(dv, j)) for j in range(a.shape[-1])]
-    db = [unit.total(unit.db(dv, i)) for i in range(b.shape[-1])]
+    g = unit.view(dy)
+    dx = unit.restore(unit.join(unit.slope(g))).to(x.dtype)
+    lift, small = unit.lower(g)
+    da = [unit.total(unit.da(g, j, small), lift) for j in range(a.shape[-1])]
+    db = [unit.total(unit.db(g, i, small), lift) for i in range(b.shape[-1])]
     return dx, _stack(da, a), _stack(db, b)
 
 
@@ -74,23 +88,24 @@ def jvp(
 ) -> Tensor:
     """The change of ``F(x)`` along ``(dx, da, db)``; None stands for zero."""
     unit = _Unit(x, a, b, key, spec)
-    dy = torch.zeros_like(unit.x) if dx is None else unit.slope(unit.view(dx))
+    dy = torch.zeros_like(unit.x) if dx is None else unit.join(unit.slope(unit.view(dx)))
     for j, c in enumerate(() if da is None else unit.spread(da)):
-        dy = dy + unit.da(c, j)
+        dy = dy + unit.join(unit.da(c, j))
     for i, c in enumerate(() if db is None else unit.spread(db)):
-        dy = dy + unit.db(c, i)
+        dy = dy + unit.join(unit.db(c, i))
     return unit.restore(dy).to(x.dtype)
 
 
 class _Unit:
     """``x`` viewed as ``(..., groups, channels of a group, ...)`` beside its coefficients.
 
-    A derivative takes the factor ``g`` that it is multiplied by: ``g`` times a power of z may be an
-    ordinary number where the power alone overflows.
+    ``sides`` are the formula below the edge and above it, where there is an x; what they give for
+    an x of the other side has no meaning. A derivative takes the factor that it is multiplied by.
     """
 
     def __init__(self, x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec):
         self.dtype = compute_dtype(x)
+        self.wide = torch.float32 if x.device.type == "mps" else torch.float64  # it has none
         self.groups = a.shape[0] if a.ndim == 2 else None
         self.dim = spec.channel_dim % x.ndim if self.groups else 0
         self.spec, self.shape = spec, x.shape
@@ -115,7 +130,8 @@ class _Unit:
         else:
             bottom = [c * fold[k % 2] for k, c in enumerate(self.b, first)]
         bottom = [torch.zeros_like(self.x)] * first + bottom
-        self.local = _local(self.sign * self.x, top, bottom, spec)
+        limit = edge(self.a, [torch.zeros_like(self.a[0])] * first + self.b, spec)
+        self.far, self.sides = _sides(self.sign * self.x, limit, top, bottom, spec)
 
     def view(self, x: Tensor) -> Tensor:
         x = x.to(self.dtype)
@@ -130,33 +146,74 @@ class _Unit:
     def spread(self, c: Tensor) -> list[Tensor]:
         """Each coefficient in a shape that broadcasts against ``self.x``."""
         c = c.to(self.dtype)
-        if not self.groups:
-            return list(c.unbind(-1))
-        tail = [1] * (self.x.ndim - self.dim - 1)
-        return [v.reshape(self.groups, *tail) for v in c.unbind(-1)]
+        return [self.spread_one(v) for v in c.unbind(-1)]
 
-    def slope(self, g: Tensor) -> Tensor:
-        return self.local.slope(g * self.sign)
+    def spread_one(self, v: Tensor) -> Tensor:
+        return v.reshape(self.groups, *[1] * (self.x.ndim - self.dim - 1)) if self.groups else v
 
-    def da(self, g: Tensor, j: int) -> Tensor:
-        return self.local.da(g * self.sign if j % 2 else g, j)
+    def slope(self, g: Tensor) -> list["Number"]:
+        return [_times(side.slope(), g * self.sign) for side in self.sides]
 
-    def db(self, g: Tensor, i: int) -> Tensor:
-        """``g`` times the derivative with respect to ``b[i]``."""
+    def da(self, g: Tensor, j: int, near: Tensor | None = None) -> list["Number"]:
+        """``g``, below the edge ``near`` if it is given, times the derivative by ``a[j]``."""
+        factors = (g if near is None else near, g)
+        return [
+            _times(side.da(j), f * self.sign if j % 2 else f)
+            for side, f in zip(self.sides, factors, strict=False)
+        ]
+
+    def db(self, g: Tensor, i: int, near: Tensor | None = None) -> list["Number"]:
         k = i + 1 - self.spec.constant
         if self.spec.form == "abs_terms":
-            return self.local.db(g * self.b[i].sign(), k)
-        return self.local.db(g * self.sign if k % 2 else g, k)
+            sign: Tensor | float = self.b[i].sign()
+        else:
+            sign = self.sign if k % 2 else 1.0
+        factors = (g if near is None else near, g)
+        return [_times(side.db(k), f * sign) for side, f in zip(self.sides, factors, strict=False)]
 
-    def total(self, v: Tensor) -> Tensor:
-        """The sum over all that shares a coefficient, in an order that no thread count changes."""
+    def join(self, found: Sequence["Number"]) -> Tensor:
+        """Each element from its own side."""
+        values = [v.value() if isinstance(v, Scaled) else v for v in found]
+        return values[0] if len(values) == 1 else torch.where(self.far, values[1], values[0])
+
+    def lower(self, g: Tensor) -> tuple[Tensor, Tensor]:
+        """An exponent for each group, and ``g`` divided by 2 to it, of which no product overflows.
+
+        In float64, where there is one, those of float32 never do.
+        """
+        rows = self.rows(g.abs())
+        if self.wide != self.dtype or not rows.numel():
+            return g.new_zeros(rows.shape[0]), g.to(self.wide)
+        lift = rows.amax(1).clamp(min=1.0).log2().ceil()
+        lift = torch.where(lift.isfinite(), lift, 0.0)
+        factor = torch.exp2(-lift)
+        return lift, g * (self.spread_one(factor) if self.groups else factor)
+
+    def rows(self, v: Tensor) -> Tensor:
+        """All that shares a coefficient in a row."""
         groups = self.groups or 1
-        rows = v.movedim(self.dim, 0) if self.groups else v
-        rows = rows.reshape(groups, v.numel() // groups)
-        while rows.shape[1] > _SUM_ROW:
-            rows = torch.nn.functional.pad(rows, (0, -rows.shape[1] % _SUM_ROW))
-            rows = rows.reshape(groups, -1, _SUM_ROW).sum(2, dtype=torch.float64)
-        return rows.sum(1, dtype=torch.float64)
+        return (v.movedim(self.dim, 0) if self.groups else v).reshape(groups, v.numel() // groups)
+
+    def total(self, found: Sequence["Number"], lift: Tensor) -> Tensor:
+        """The sum over all that shares a coefficient, times 2^lift, terms of any size."""
+        near, *far = found
+        if far:
+            near = torch.where(self.far, 0.0, near)
+        sums = Scaled(_sum(self.rows(near).to(self.wide)), lift.to(self.wide))
+        for v in far:
+            e = self.rows(torch.where(self.far, v.e, NOTHING)).to(self.wide)
+            top = e.amax(1, keepdim=True) if e.shape[1] else e.sum(1, keepdim=True)
+            f = self.rows(v.f).to(self.wide) * torch.exp2(e - top)
+            sums = sums + Scaled(_sum(f), top[:, 0])
+        return sums.value()
+
+
+def _sum(rows: Tensor) -> Tensor:
+    """Of each row, in an order that no thread count changes."""
+    while rows.shape[1] > _SUM_ROW:
+        rows = torch.nn.functional.pad(rows, (0, -rows.shape[1] % _SUM_ROW))
+        rows = rows.reshape(len(rows), -1, _SUM_ROW).sum(2)
+    return rows.sum(1)
 
 
 def _stack(sums: Sequence[Tensor], like: Tensor) -> Tensor:
@@ -165,131 +222,57 @@ def _stack(sums: Sequence[Tensor], like: Tensor) -> Tensor:
     return torch.stack(list(sums), -1).reshape(like.shape).to(like.dtype)
 
 
-class _Inside:
-    """F, its slope and weights at z below the limit, by Horner's rule in z."""
-
-    def __init__(self, z: Tensor, a: Sequence[Tensor], d: Sequence[Tensor], spec: Spec):
-        self.z = z
-        P, self.dP = _horner(a, z), _horner([j * c for j, c in enumerate(a)][1:], z)
-        A, self.dA = _horner(d, z), _horner([k * c for k, c in enumerate(d)][1:], z)
-        self.s = _sign(A, z, spec)
-        self.Q = spec.q + (A if spec.form == "free" else A.abs())
-        self.F = P / self.Q
-
-    def value(self) -> Tensor:
-        return self.F
-
-    def slope(self, g: Tensor) -> Tensor:
-        return g * ((self.dP - self.s * self.dA * self.F) / self.Q)
-
-    def da(self, g: Tensor, j: int) -> Tensor:
-        return g * (self.z**j / self.Q)
-
-    def db(self, g: Tensor, k: int) -> Tensor:
-        return g * (-self.s * self.z**k * (self.F / self.Q))
+Number = Any  # Tensor | Scaled, which know the same operations
 
 
-class _Outside:
-    """The same at z above the limit: ``P z^-M`` and ``Q z^-N`` by Horner's rule in t = 1/z.
-
-    M and N are the highest powers whose coefficient is not zero. Then both polynomials tend to a
-    number that is neither zero nor infinite, and F(z) = R(t) z^(M - N).
-    """
-
-    def __init__(self, z: Tensor, a: Sequence[Tensor], d: Sequence[Tensor], spec: Spec):
-        self.z, self.t = z, 1 / z
-        self.m, self.n = len(a) - 1, len(d) - 1
-        self.M, self.N = _degree(a), _degree(d)
-        P, self.dP = self._poly(a, self.M), self._poly([j * c for j, c in enumerate(a)], self.M)
-        A, self.dA = self._poly(d, self.N), self._poly([k * c for k, c in enumerate(d)], self.N)
-        self.s = _sign(A, z, spec)
-        q = self._power(torch.full_like(z, spec.q), -self.N, self.n)
-        self.Q = q + (A if spec.form == "free" else A.abs())
-        self.R = P / self.Q
-
-    def value(self) -> Tensor:
-        return self._power(self.R, self.M - self.N, max(self.m, self.n))
-
-    def slope(self, g: Tensor) -> Tensor:
-        y = (self.dP - self.s * self.dA * self.R) / self.Q
-        return self._product(g, y, self.M - self.N - 1, max(self.m, self.n + 1))
-
-    def da(self, g: Tensor, j: int) -> Tensor:
-        return self._product(g, 1 / self.Q, j - self.N, max(j, self.n))
-
-    def db(self, g: Tensor, k: int) -> Tensor:
-        small = g.abs() < self.R.abs()  # 1/Q, as large as 1 over a tiny b_n, goes to the smaller
-        g, y = (
-            g / torch.where(small, self.Q, 1.0),
-            -self.s * self.R / torch.where(small, 1.0, self.Q),
-        )
-        return self._product(g, y, self.M - 2 * self.N + k, max(self.m + k, 2 * self.n))
-
-    def _poly(self, c: Sequence[Tensor], top: Tensor) -> Tensor:
-        """``sum_j c_j z^(j - top)``, lowest power first: the terms above ``top`` are zero."""
-        y = torch.zeros_like(self.z)
-        for j, v in enumerate(c):
-            y = torch.where(top >= j, y * self.t + v, y)
-        return y
-
-    def _power(self, y: Tensor, e: Tensor, most: int) -> Tensor:
-        """``y z^e``, |e| <= most, one factor at a time so that nothing overflows on the way."""
-        for i in range(most):
-            y = y * self._factor(e, i)
-        return y
-
-    def _product(self, g: Tensor, y: Tensor, e: Tensor, most: int) -> Tensor:
-        """``g y z^e``. z goes to the smaller of g and y, 1/z to the larger: nothing overflows."""
-        e = torch.where(self.z.isinf() & ((g == 0) | (y == 0)), 0, e)  # zero stays zero
-        for i in range(most):
-            to_g = (g.abs() < y.abs()) == (e > 0)
-            factor = self._factor(e, i)
-            g, y = g * torch.where(to_g, factor, 1.0), y * torch.where(to_g, 1.0, factor)
-        return g * y
-
-    def _factor(self, e: Tensor, i: int) -> Tensor:
-        return torch.where(e > i, self.z, torch.where(e < -i, self.t, 1.0))
+def _times(v: Number, g: Tensor) -> Number:
+    return v * Scaled(g) if isinstance(v, Scaled) else g * v
 
 
-class _Both:
-    """Each element from the side of the limit that it is on; the other side sees the limit."""
-
-    def __init__(
-        self, z: Tensor, a: Sequence[Tensor], d: Sequence[Tensor], spec: Spec, edge: float
-    ):
-        self.far = z > edge
-        self.inside = _Inside(torch.where(self.far, edge, z), a, d, spec)
-        self.outside = _Outside(torch.where(self.far, z, edge), a, d, spec)
-
-    def value(self) -> Tensor:
-        return torch.where(self.far, self.outside.value(), self.inside.value())
-
-    def slope(self, g: Tensor) -> Tensor:
-        outside, inside = self.outside.slope(g), self.inside.slope(g)
-        return torch.where(self.far, outside, inside)
-
-    def da(self, g: Tensor, j: int) -> Tensor:
-        outside, inside = self.outside.da(g, j), self.inside.da(g, j)
-        return torch.where(self.far, outside, inside)
-
-    def db(self, g: Tensor, k: int) -> Tensor:
-        outside, inside = self.outside.db(g, k), self.inside.db(g, k)
-        return torch.where(self.far, outside, inside)
+def _scale(v: Number, t: Tensor | float) -> Number:
+    return v.times(t) if isinstance(v, Scaled) else v * t
 
 
-def _local(z: Tensor, a: Sequence[Tensor], d: Sequence[Tensor], spec: Spec) -> _Inside | _Both:
-    edge = limit(z.dtype, max(len(a), len(d)) - 1)
+class _Quotient:
+    """The formula at ``z``, in numbers of its kind."""
+
+    def __init__(self, z: Any, a: Sequence[Any], d: Sequence[Any], spec: Spec):
+        self.z: Any = z
+        self.a, self.d = a, d
+        self.polynomial: Any = polynomial if isinstance(z, Scaled) else _horner
+        A: Any = self.polynomial(d, z)
+        # For abs_terms the derivative of |x|: A may underflow to 0 before z does.
+        self.s = 1.0 if spec.form == "free" else (z if spec.form == "abs_terms" else A).sign()
+        self.Q: Any = (A if spec.form == "free" else A.abs()) + spec.q
+        self.F: Any = self.polynomial(a, z) / self.Q
+
+    def slope(self) -> Any:
+        slopes = ([_scale(v, j) for j, v in enumerate(c)][1:] for c in (self.a, self.d))
+        dP, dA = (self.polynomial(c, self.z) for c in slopes)
+        return (dP - _scale(dA * self.F, self.s)) / self.Q
+
+    def da(self, j: int) -> Any:
+        return self.z**j / self.Q
+
+    def db(self, k: int) -> Any:
+        return _scale(self.z**k * (self.F / self.Q), -1.0 * self.s)
+
+
+def _sides(
+    z: Tensor, limit: Tensor, a: Sequence[Tensor], d: Sequence[Tensor], spec: Spec
+) -> tuple[Any, list[_Quotient]]:
+    """Which elements are far, if there are any, and the formula for the near and the far ones."""
+    far = z > limit
     can_look = z.device.type == "cpu" and is_plain(z) and not torch.compiler.is_compiling()
-    if can_look and not bool((z > edge).any()):
-        return _Inside(z, a, d, spec)
-    return _Both(z, a, d, spec, edge)
-
-
-def _sign(A: Tensor, z: Tensor, spec: Spec) -> Tensor:
-    """The derivative of |A|. For abs_terms that of |x|, as A may underflow to 0 before z does."""
-    if spec.form == "free":
-        return torch.ones_like(A)
-    return z.sign() if spec.form == "abs_terms" else A.sign()
+    if can_look and not bool(far.any()):
+        return None, [_Quotient(z, a, d, spec)]
+    hopeless = limit < 0
+    kept = [[torch.where(hopeless, 0.0, v) for v in c] for c in (a, d)]
+    wide = [[Scaled(v) for v in c] for c in (a, d)]
+    return far, [
+        _Quotient(torch.where(far, 0.0, z), kept[0], kept[1], spec),
+        _Quotient(Scaled(torch.where(far, z, 1.0)), wide[0], wide[1], spec),
+    ]
 
 
 def _horner(coefficients: Sequence[Tensor], z: Tensor) -> Tensor:
@@ -297,11 +280,3 @@ def _horner(coefficients: Sequence[Tensor], z: Tensor) -> Tensor:
     for c in reversed(coefficients):
         y = y * z + c
     return y
-
-
-def _degree(coefficients: Sequence[Tensor]) -> Tensor:
-    """The highest power with a coefficient that is not zero, 0 if there is none."""
-    top = torch.zeros_like(coefficients[0], dtype=torch.int64)
-    for j, c in enumerate(coefficients):
-        top = torch.where(c != 0, j, top)
-    return top

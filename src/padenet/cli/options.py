@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import os
 from dataclasses import fields, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
@@ -60,7 +61,7 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("place")
     group.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1")
     group.add_argument("--data-dir", help="directory of the data sets (or PADENET_DATA)")
-    group.add_argument("--threads", type=positive, help="CPU threads of each process")
+    group.add_argument("--threads", type=_threads, help="CPU threads of each process")
     group.add_argument(
         "--deterministic", action="store_true", help="repeat bit for bit on a GPU too"
     )
@@ -68,7 +69,11 @@ def add_place(parser: argparse.ArgumentParser) -> None:
         "--compile", action="store_true", help="train compiled code: faster, after some seconds"
     )
     group.add_argument("--no-graph", action="store_true", help="no CUDA graphs")
-    group.add_argument("--workers", type=positive, default=4, help="processes that decode images")
+    group.add_argument(
+        "--workers",
+        type=positive,
+        help="processes that decode images (default: 4, at most one per core)",
+    )
 
 
 def make_place(args: argparse.Namespace, deadline: float = math.inf) -> "Place":
@@ -111,6 +116,17 @@ def positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is not at least 1")
+    return value
+
+
+def _threads(text: str) -> int:
+    """No more than any system starts: OpenMP, which torch runs on, ends the process otherwise."""
+    value, most = positive(text), max(256, os.cpu_count() or 1)
+    if value > most:
+        raise argparse.ArgumentTypeError(
+            f"{value} is more than {most}. Choose at most the number of cores, "
+            f"{os.cpu_count()} here"
+        )
     return value
 
 

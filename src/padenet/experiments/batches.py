@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from padenet.experiments.data import Dataset, EpochSampler, Folder, ImageFolder, epoch_order
+from padenet.experiments.machine import count_cores
 from padenet.experiments.ranks import Ranks
 
 Ticket = tuple[Tensor, ...]
@@ -48,6 +49,11 @@ class InMemory:
     def fetch(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
         (index,) = ticket
         return self.images[index], self.labels[index]
+
+
+def worker_count() -> int:
+    """Processes that decode images, unless asked otherwise: 4, or as many as there are cores."""
+    return min(4, count_cores())
 
 
 class FromFolder:
@@ -90,7 +96,7 @@ def make_batches(
     seed: int,
     batch_size: int,
     ranks: Ranks,
-    workers: int = 4,
+    workers: int | None = None,
 ) -> tuple[Batches, Batches]:
     """Training and test batches of this process. ``batch_size`` is that of all together."""
     if batch_size % ranks.world:
@@ -98,6 +104,7 @@ def make_batches(
             f"batch_size={batch_size} cannot be shared by {ranks.world} processes. "
             f"Choose a multiple of {ranks.world}."
         )
+    workers = worker_count() if workers is None else workers
     order = {"seed": seed, "rank": ranks.rank, "world": ranks.world}
     train: dict[str, Any] = {"batch": batch_size // ranks.world, "train": True, **order}
     test: dict[str, Any] = {"batch": max(1, TEST_BATCH // ranks.world), "train": False, **order}

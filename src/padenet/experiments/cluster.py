@@ -17,6 +17,7 @@ from typing import Any
 
 from padenet.experiments.config import Config
 from padenet.experiments.jobs import TRIES, attempt, check_jobs, record_death, taken_up
+from padenet.experiments.machine import count_cores
 from padenet.experiments.outcome import Report, say_nothing
 from padenet.experiments.run import Place
 from padenet.extras import require
@@ -156,12 +157,6 @@ def check_share(share: dict[str, float], machines: list[dict[str, float]]) -> No
             f"a run asks for {wanted:g} CPU cores, and no machine of the Ray cluster has more than "
             f"{most:g}{' beside a GPU' if share['num_gpus'] else ''}. Give fewer --threads."
         )
-
-
-def count_cores() -> int:
-    """Those that this process may use, however many threads torch was told to."""
-    mine = getattr(os, "sched_getaffinity", None)
-    return len(mine(0)) if mine else os.cpu_count() or 1
 
 
 def _share(cores: int, jobs: int) -> float:

@@ -45,7 +45,7 @@ class Learner:
         pruning: Pruning | None = None,
         graph: bool = True,
         compile: bool = False,
-        workers: int = 4,
+        workers: int | None = None,
     ):
         ranks = ranks or Ranks()
         self.config, self.data, self.device, self.ranks = config, data, device, ranks

@@ -25,6 +25,12 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
     }
 
 
+def count_cores() -> int:
+    """Those that this process may use, however many threads torch was told to."""
+    mine = getattr(os, "sched_getaffinity", None)
+    return len(mine(0)) if mine else os.cpu_count() or 1
+
+
 @lru_cache
 def _processor() -> str:
     info = Path("/proc/cpuinfo")

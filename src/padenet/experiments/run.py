@@ -45,7 +45,7 @@ class Place:
         deterministic: Whether to insist on operations that repeat bit for bit on a GPU too.
         graph: Whether a GPU runs steps as CUDA graphs.
         compile: Whether ``torch.compile`` makes the code that trains, with roundings of its own.
-        workers: Processes that decode images from folders.
+        workers: Processes that decode images from folders; by default 4, at most one a core.
         deadline: Value of ``time.time()`` after which the run stops at the next epoch.
     """
 
@@ -54,7 +54,7 @@ class Place:
     deterministic: bool = False
     graph: bool = True
     compile: bool = False
-    workers: int = 4
+    workers: int | None = None
     deadline: float = math.inf
 
     def __post_init__(self) -> None:

@@ -5,8 +5,8 @@ A backend is a module with
     forward(x, a, b, key, spec) -> y
     backward(dy, x, a, b, key, spec) -> dx, da, db
 
-for the formula in ``padenet.reference``, which is itself the backend of last resort. ``key`` is
-the key of the noise or None.
+for the formula in ``padenet.reference``. ``plain`` is the backend of last resort. ``key`` is the
+key of the noise or None.
 """
 
 import warnings
@@ -17,8 +17,7 @@ from types import ModuleType
 
 from torch import Tensor
 
-from padenet import reference
-from padenet.kernels import gpu, native
+from padenet.kernels import gpu, native, plain
 
 
 @dataclass(frozen=True)
@@ -31,26 +30,26 @@ class Backend:
 BACKENDS = {
     "native": Backend(native, native.refuses, native.status),
     "gpu": Backend(gpu, gpu.refuses, gpu.status),
-    "reference": Backend(reference, lambda x, a, b: None, lambda: "plain PyTorch, any device"),
+    "plain": Backend(plain, lambda x, a, b: None, lambda: "plain PyTorch, any device"),
 }
 
 
 def pick(x: Tensor, a: Tensor, b: Tensor) -> ModuleType:
     """The first backend that takes these tensors."""
     if x.is_cuda:
-        return gpu if gpu.refuses(x, a, b) is None else reference
+        return gpu if gpu.refuses(x, a, b) is None else plain
     if native.refuses(x, a, b) is None:
         return native
     if x.is_cpu:
         _warn_if_missing()
-    return reference
+    return plain
 
 
 def backends() -> dict[str, str]:
     """What each backend is on this machine, in the order in which they are asked.
 
     >>> padenet.backends()
-    {'native': 'C++, avx512, OpenMP', 'reference': 'plain PyTorch, any device'}
+    {'native': 'C++, avx512, OpenMP', 'plain': 'plain PyTorch, any device'}
     """
     return {name: backend.status() for name, backend in BACKENDS.items()}
 

@@ -30,6 +30,8 @@ FORM_NUMBERS = {form: i for i, form in enumerate(FORMS)}
 _PROBLEM = struct.Struct("=7Q13qQ2d")
 _DIM = struct.Struct("=2q")
 _is_compiling = torch.compiler.is_compiling
+_REINSTALL = "Reinstall padenet: pip install --force-reinstall --no-deps padenet (or its folder)."
+_ISAS = ("baseline", "avx2", "avx512")
 _NAMES = ("libpadenet_native.so", "libpadenet_native.dylib", "padenet_native.dll")
 
 
@@ -37,6 +39,13 @@ _NAMES = ("libpadenet_native.so", "libpadenet_native.dylib", "padenet_native.dll
 def _find() -> tuple[ctypes.CDLL | None, str]:
     """The library, or None and why."""
     import padenet
+
+    isa = os.environ.get("PADENET_ISA")
+    if isa and isa not in _ISAS:
+        raise ValueError(
+            f"unknown instruction set PADENET_ISA={isa!r}. Known: {', '.join(_ISAS)}. "
+            "Unset it for the widest that this CPU has."
+        )
 
     for folder in padenet.__path__:
         for name in _NAMES:
@@ -47,9 +56,9 @@ def _find() -> tuple[ctypes.CDLL | None, str]:
                 library = ctypes.CDLL(str(path))
                 abi = library.padenet_abi_version()
             except (OSError, AttributeError) as e:
-                return None, f"{path} does not load ({e}). Reinstall padenet."
+                return None, f"{path} does not load ({e}). {_REINSTALL}"
             if abi != _ABI:
-                return None, f"{path} has ABI {abi}, this padenet needs {_ABI}. Reinstall padenet."
+                return None, f"{path} has ABI {abi}, this padenet needs {_ABI}. {_REINSTALL}"
             for name in ("forward", "backward", "remember", "hold", "shorten"):
                 entry = library[f"padenet_{name}"]
                 entry.argtypes, entry.restype = (ctypes.c_char_p,), ctypes.c_int
@@ -58,8 +67,8 @@ def _find() -> tuple[ctypes.CDLL | None, str]:
             return library, ""
     return None, (
         "the library is not in the installation, because pip found no C++ compiler that works "
-        "when it installed padenet. Install one (e.g. g++), then reinstall padenet with pip "
-        "install --force-reinstall --no-cache-dir."
+        "when it installed padenet. Install one (e.g. g++), then, without torch again, pip "
+        "install --force-reinstall --no-deps --no-cache-dir padenet (or its folder)."
     )
 
 
