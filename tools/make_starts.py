@@ -28,7 +28,7 @@ import torch
 
 from padenet.aims import AIMS, Aim
 from padenet.coefficients import STARTS, STARTS_BY_AIM, Start
-from padenet.experiments.store import read_runs
+from padenet.experiments.packed import read_runs
 from padenet.fit import TARGETS, Fit, fit, search
 from padenet.fit.samples import sample
 

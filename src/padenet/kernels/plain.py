@@ -69,7 +69,7 @@ def backward(
 
 def _limit(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> float | None:
     """Of |x|, below which plain arithmetic is right; None: leave all to the reference."""
-    if key is not None or not x.numel():
+    if key is not None or not x.numel() or any(t.is_meta for t in (x, a, b)):
         return None
     if x.is_cuda and torch.cuda.is_current_stream_capturing():  # no number may be looked at
         return None
