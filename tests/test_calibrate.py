@@ -182,6 +182,9 @@ def test_a_unit_without_inputs_keeps_its_start(net):
         ("text", TypeError, "calibrate='text' is no batch"),
         (3, TypeError, "calibrate=3 is no batch"),
         ([[data(), 1.0, data()]], TypeError, r"batch 0 .*Net.forward.*too many.*for x, _ in"),
+        ((data(), data(), data()), TypeError, r"A tuple is one batch.* as a list"),
+        (data().numpy(), TypeError, "batch 0 .* NumPy .*as_tensor"),
+        ([data().numpy()], TypeError, "batch 0 .* NumPy .*as_tensor"),
         ({"y": data()}, TypeError, "batch 0 .*'x'"),
     ],
 )

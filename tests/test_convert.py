@@ -227,7 +227,8 @@ def test_units_and_options():
     assert new[1].a.shape == (4, 6)
     new(images())
     again, report = convert(new)
-    assert not report.replaced and str(report) == "0 replaced, 0 left"
+    assert not report.replaced and {e.name for e in report.left} == units_of(new).keys()
+    assert {e.why for e in report.left} == {"it is a unit already"}
     assert again[1].alpha == 0.5
 
 
@@ -307,6 +308,8 @@ def test_graph_modules_parametrizations_and_the_rest():
     rest = nn.Sequential(linear, nn.Hardtanh(), nn.LSTM(2, 2), nn.Softmax(0))
     new, report = convert(rest)
     assert not report.replaced and {entry.name for entry in report.left} == {"1", "2"}
+    with pytest.raises(TypeError, match=r"takes a model.* not ReLU\. Make one first: ReLU\("):
+        convert(nn.ReLU)
     with pytest.raises(TypeError, match="Convert the model first"):
         convert(torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2)))
 

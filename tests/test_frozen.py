@@ -115,6 +115,8 @@ def test_fx_and_trace(groups):
 def test_nothing_to_freeze():
     with pytest.raises(ValueError, match="Linear has no Padé units"):
         padenet.freeze(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="units of Sequential are frozen already"):
+        padenet.freeze(padenet.freeze(nn.Sequential(padenet.PAU())))
     with pytest.raises(TypeError, match="Freeze the model first"):
         padenet.freeze(torch.compile(nn.Sequential(padenet.PAU())))
 

@@ -237,6 +237,8 @@ def test_bad_input():
         stabilize(net, [sgd([net[1].a]), sgd([net[1].b])])
     with pytest.raises(TypeError, match=r"is not a torch\.optim\.Optimizer"):
         stabilize(net, net)
+    with pytest.raises(TypeError, match=r"takes a model first, a torch\.nn\.Module, not SGD\.$"):
+        stabilize(sgd(net.parameters()), net)
     with pytest.raises(ValueError, match=r"most=0 must be a finite number above 0"):
         stabilize(net, sgd(net.parameters()), most=0)
     for p in net.parameters():

@@ -38,6 +38,12 @@ def freeze(
             f"{type(model).__name__} is scripted or compiled. Freeze the model first, then "
             "script or compile it."
         )
+    kinds = {type(module) for module in model.modules()}
+    if kinds & {Frozen, Table} and not any(issubclass(kind, PAU) for kind in kinds):
+        raise ValueError(
+            f"the units of {type(model).__name__} are frozen already. Freeze the model that has "
+            "their parameters."
+        )
     names = {unit: name for name, unit in find_units(model).items()}
     if isinstance(table, Mapping) and (missing := names.values() - table.keys()):
         raise ValueError(

@@ -230,19 +230,26 @@ def _batches(data: Any, model: nn.Module) -> Iterator[tuple[tuple[Any, ...], Map
             f"calibrate={data!r} is no batch (a tensor, a tuple or a dict of tensors), no iterable "
             "of batches, and no function that runs the model."
         )
-    single = isinstance(data, (Tensor, tuple, Mapping))
+    single = isinstance(data, (Tensor, np.ndarray, tuple, Mapping))
     at = next((t.device for t in [*model.parameters(), *model.buffers()]), None)
     takes = signature(model.forward)
     for i, batch in enumerate([data] if single else data):
         args = () if isinstance(batch, Mapping) else batch
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
         kwargs = dict(batch) if isinstance(batch, Mapping) else {}
+        if any(isinstance(value, np.ndarray) for value in (*args, *kwargs.values())):
+            raise TypeError(
+                f"batch {i} of calibrate holds a NumPy array. Pass tensors: torch.as_tensor(array)."
+            )
         try:
             takes.bind(*args, **kwargs)
         except TypeError as error:
+            fix = "Pass what forward takes, e.g. (x for x, _ in loader)."
+            if isinstance(data, tuple):
+                fix = "A tuple is one batch, the arguments of one call; give several as a list."
             raise TypeError(
                 f"batch {i} of calibrate does not fit {type(model).__name__}.forward{takes}: "
-                f"{error}. Pass what forward takes, e.g. (x for x, _ in loader)."
+                f"{error}. {fix}"
             ) from None
         yield tuple(_move(v, at) for v in args), {k: _move(v, at) for k, v in kwargs.items()}
 

@@ -78,6 +78,10 @@ def convert(
     Returns:
         The new model, and a ``Report`` of what was replaced and what was left, and why.
     """
+    if not isinstance(model, nn.Module):
+        what = model.__name__ if isinstance(model, type) else type(model).__name__
+        made = f" Make one first: {what}(…)." if isinstance(model, type) else ""
+        raise TypeError(f"convert takes a model, a torch.nn.Module, not {what}.{made}")
     if isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_orig_mod"):
         raise TypeError(
             f"{type(model).__name__} is scripted or compiled. Convert the model first, then "

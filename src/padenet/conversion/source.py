@@ -44,7 +44,7 @@ def _search(function: FunctionType) -> Source | str:
     owner = name[0] if name and name[0].isidentifier() else ""
     lines = linecache.getlines(code.co_filename, function.__globals__)
     if not lines:
-        return "its source cannot be read"
+        return "its source cannot be read (typed at a prompt, or made by exec)"
     trees, imported = _parse("".join(lines))
     for tree in trees:
         first = min([tree.lineno, *(d.lineno for d in getattr(tree, "decorator_list", ()))])

@@ -14,6 +14,7 @@ from padenet.conversion.places import Place
 from padenet.conversion.report import Left
 from padenet.conversion.roles import OUTRIGHT, UNKNOWN, is_quantised, why_left
 from padenet.conversion.sites import Site, find
+from padenet.nn import PAU
 
 FUNCTION_TYPES = (FunctionType, BuiltinFunctionType)
 LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
@@ -43,6 +44,8 @@ class Survey:
                 self.left.append(Left(name_of(path), "it is scripted"))
             elif isinstance(module, (nn.RNNBase, nn.RNNCellBase)):
                 self.left.append(Left(name_of(path), "its activations are inside torch's kernel"))
+            elif isinstance(module, PAU):
+                self.left.append(Left(name_of(path), "it is a unit already"))
             elif isinstance(module, WITHOUT_START):
                 self.left.append(Left(name_of(path), f"{type(module).__name__} has no start"))
             else:
@@ -60,7 +63,7 @@ class Survey:
             calls = slots or functions or (code is not None and NAMES & set(names_in(code)))
             if why and calls and parent not in self.flow.net.returns:
                 stays = "functions that it calls stay"
-                stays += ", a module that it calls twice is one unit" if slots else ""
+                stays += ", a module is one unit however often it is called" if slots else ""
                 self.left.append(Left(name_of(path), f"{why}; {stays}"))
             self.left += [
                 Left(name_of(path), w) for module, w in self.found.odd if module is parent

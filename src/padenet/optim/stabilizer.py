@@ -64,7 +64,10 @@ def stabilize(
             "that are more than that many times as large as usual."
         )
     if not isinstance(model, nn.Module):
-        raise TypeError(f"model={model!r} is not a torch.nn.Module.")
+        raise TypeError(
+            f"stabilize(model, optimizer) takes a model first, a torch.nn.Module, not "
+            f"{type(model).__name__}."
+        )
     given: Any = optimizer if isinstance(optimizer, Iterable) else [optimizer]
     optimizers = list(dict.fromkeys(given))
     for o in optimizers:
