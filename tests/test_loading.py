@@ -98,6 +98,14 @@ def test_a_model_that_has_units_keeps_them():
         padenet.load(saved.state_dict(), net)
 
 
+def test_a_file_of_the_plain_model_is_named(tmp_path):
+    path = tmp_path / "plain.pt"
+    torch.save(Net().state_dict(), path)
+    with pytest.warns(UserWarning, match=r"plain\.pt holds no units, and none are made"):
+        new = padenet.load(path, Net())
+    assert not units(new)
+
+
 def test_an_activation_alone():
     saved = padenet.PAU("tanh", groups=2)
     assert_same(padenet.load(saved.state_dict(), nn.ReLU()), saved, torch.randn(3, 2))

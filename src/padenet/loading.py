@@ -56,6 +56,7 @@ def load(path: str | os.PathLike[str] | State, model: Any, **options: Any) -> An
         new = _make_units(model, kinds, state, where)
         for name in kinds:
             new.get_submodule(name).load_state_dict(_part(state, name))
+        _warn_of_none(new, where)
         return new
     if options or not isinstance(model, nn.Module):
         more = f" and {', '.join(options)}" if options else ""
@@ -72,7 +73,17 @@ def load(path: str | os.PathLike[str] | State, model: Any, **options: Any) -> An
         raise ValueError('model is on the device "meta". Give it memory: model.to_empty(device=…).')
     new = _make_units(model, kinds, state, where)
     _fill(new, state, where)
+    _warn_of_none(new, where)
     return new
+
+
+def _warn_of_none(new: nn.Module, where: str) -> None:
+    if not any(isinstance(module, PAU) for module in new.modules()):
+        warnings.warn(
+            f"{where} holds no units, and none are made. Is it the file of the plain model?",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _read(path: Any) -> tuple[State, str]:
