@@ -220,6 +220,7 @@ def test_units_groups_and_devices():
     "unit, options, message",
     [
         (3.0, {}, "unit=3.0 is neither the name of a start nor a pair .*Start"),
+        (torch.nn.Sequential(padenet.PAU(), padenet.PAU()), {}, "Sequential, a model and no unit"),
         ("gleu", {}, "Did you mean 'gelu'"),
         (([1.0], [math.nan]), {}, r"b=\[nan\] is not finite"),
         (([1.0], [1.0]), {"form": "sfae"}, "unknown form 'sfae'"),

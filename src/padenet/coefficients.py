@@ -110,6 +110,11 @@ def read_pair(pair: Any, name: str, others: str) -> tuple[Tensor, Tensor]:
         name: Of the argument that holds it, for the error.
         others: What else the argument may be.
     """
+    if isinstance(pair, torch.nn.Module):
+        raise TypeError(
+            f"{name} is a {type(pair).__name__}, a model and no unit. Name the unit in it: "
+            "padenet.units.find_units(model) has them all."
+        )
     try:
         a, b = pair
     except (TypeError, ValueError):

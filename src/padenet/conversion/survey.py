@@ -127,7 +127,7 @@ class Survey:
         if not sites and parent is not self.holder and not isinstance(parent, LAYERS):
             first.why = UNKNOWN if issubclass(found.kind.module, OUTRIGHT) else ""
             if self._knows(parent):
-                first.why = "no forward calls it"
+                first.why = "no forward calls it by this name"
         yield self._judge(first)
         for site in more:
             inner = paths[parent].removeprefix(paths[site.module]).strip(".")
