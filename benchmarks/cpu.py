@@ -33,7 +33,7 @@ from candidates import (
 )
 from measure import HERE, Record, describe, interleave, load, run_part, save
 from memory import resident_peak, saved_bytes, trace_peak
-from table import CPU_PARTS, render
+from table import PARTS, render
 from torch import Tensor
 
 import padenet
@@ -213,7 +213,7 @@ def collect(args: argparse.Namespace, arguments: Sequence[str]) -> Record:
     processes = {p: env for p, (env, _) in PROCESSES.items() if p == "time" or not args.plain}
     found = {p: run_part(__file__, p, env, *arguments) for p, env in processes.items()}
     record: Record = {
-        "benchmark": "cpu",
+        "benchmark": "plain" if args.plain else "cpu",
         "made": made | {"load_after": load()},
         "allocator": {env: found[p]["allocator"] for p, env in processes.items()},
         "rows": [row for part in found.values() for row in part.get("rows", ())],
@@ -247,7 +247,7 @@ def main(arguments: Sequence[str]) -> None:
         return
     record = collect(args, arguments)
     save(record, args.out)
-    parts = ["large"] if args.plain else [p for p in CPU_PARTS if p != "cold" or args.cold]
+    parts = [part for part in PARTS[record["benchmark"]] if part != "cold" or args.cold]
     print(render(record, parts))
 
 
