@@ -2,20 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from padenet import PAU, RPAU, reference
+from padenet import PAU, RPAU, functional, reference
 from padenet.coefficients import find_start
-from padenet.kernels import native
+from padenet.kernels import native, plain
 from padenet.noise import draw_key
 from padenet.spec import Spec
 
 FLOOR = "floor: copy (+ add)"
 COMPILED = "torch.compile of the formula"
 BARE = "floor: the kernels in a bare autograd.Function"
+PLAIN = "PAU, plain path"
 UNITS: dict[str, tuple[type[PAU], dict]] = {
     "PAU": (PAU, {}),
     "PAU, 8 groups": (PAU, {"groups": 8}),
@@ -28,6 +30,7 @@ UNITS: dict[str, tuple[type[PAU], dict]] = {
     "PAU, free": (PAU, {"form": "free"}),
     "PAU, offset": (PAU, {"form": "offset"}),
     "PAU, degrees (7, 6)": (PAU, {"degrees": (7, 6)}),
+    PLAIN: (PAU, {}),
 }
 
 
@@ -49,6 +52,18 @@ def make_unit(name: str) -> PAU:
     a += [1e-3] * (m + 1 - len(a))
     b += [1e-3] * (n + (options.get("form") == "offset") - len(b))
     return kind((a, b), **options)
+
+
+def make_call(name: str, unit: PAU) -> Callable[[Tensor], Tensor]:
+    """The unit, or for ``PLAIN`` the unit as it runs where there is no kernel."""
+    if name != PLAIN:
+        return unit
+
+    def run(x: Tensor) -> Tensor:
+        with patch.object(functional, "pick", lambda x, a, b: plain):
+            return unit(x)
+
+    return run
 
 
 def layout_of(name: str) -> torch.memory_format:
@@ -113,7 +128,7 @@ def make_candidates(
         found[BARE] = Candidate(lambda x: _Bare.apply(x, a, b), [a, b])
     for name in UNITS:
         unit = make_unit(name)
-        found[name] = Candidate(unit, list(unit.parameters()), layout_of(name))
+        found[name] = Candidate(make_call(name, unit), list(unit.parameters()), layout_of(name))
     return found
 
 
@@ -163,7 +178,7 @@ def check(shape: Sequence[int], dtype: torch.dtype) -> list[str]:
         )
 
         torch.manual_seed(0)
-        y = unit(x)
+        y = make_call(name, unit)(x)
         y.backward(dy)
         got = (y.detach(), x.grad, unit.a.grad, unit.b.grad)
         x.grad = None

@@ -2,9 +2,10 @@
 
     python benchmarks/cpu.py                # some four minutes
     python benchmarks/cpu.py --quick        # some one and a half
+    python benchmarks/cpu.py --plain        # the plain path beside the kernel, on one thread
 
 Checks the units against the float64 reference, measures all candidates in turns, prints tables
-and writes ``benchmarks/results/cpu.json``. See ``benchmarks/README.md``.
+and writes ``benchmarks/results/cpu.json``, or ``plain.json``. See ``benchmarks/README.md``.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from bars import BOTH, FORWARD, judge, measure_noise
 from candidates import (
     BARE,
     FLOOR,
+    PLAIN,
     UNITS,
     Candidate,
     check,
@@ -31,7 +33,7 @@ from candidates import (
 )
 from measure import HERE, Record, describe, interleave, load, run_part, save
 from memory import resident_peak, saved_bytes, trace_peak
-from table import CPU_PARTS, render
+from table import PARTS, render
 from torch import Tensor
 
 import padenet
@@ -40,6 +42,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 SMALL = (64, 512)
 SMALL_NAMES = ("relu", "prelu", "gelu", BARE, "PAU")
 COLD_NAMES = (FLOOR, "relu", "gelu", "PAU")
+PLAIN_NAMES = (FLOOR, "relu", "gelu", "PAU", PLAIN)
 MEMORY_NAMES = ("relu", "gelu", "prelu", "eager formula", *UNITS)
 Calls = dict[str, Callable[[], object]]
 Inputs = dict[torch.memory_format, tuple[Tensor, Tensor]]
@@ -112,11 +115,12 @@ def time_part(args: argparse.Namespace) -> Record:
                 say("\n".join(["The units are wrong, nothing was measured:", *wrong]))
                 sys.exit(1)
     say(f"units agree with the float64 reference; native: {padenet.backends()['native']}")
-    compiled = args.compile and can_compile()
+    names = PLAIN_NAMES if args.plain else None
+    compiled = args.compile and not args.plain and can_compile()
     found = [
         row | {"threads": threads, "size": "large", "allocator": "warm"}
         for threads, dtype, work in sections(args)
-        for row in measure(args.shape, dtype, work, None, args.seconds, compiled=compiled)
+        for row in measure(args.shape, dtype, work, names, args.seconds, compiled=compiled)
     ]
     return {"rows": found, "allocator": allocator_state(found)}
 
@@ -206,16 +210,19 @@ PROCESSES = {  # part: the allocator it runs with, and what it does
 def collect(args: argparse.Namespace, arguments: Sequence[str]) -> Record:
     """Every part in a process of its own, put together."""
     made = describe() | {"quick": args.quick, "load_before": load()}
-    found = {p: run_part(__file__, p, env, *arguments) for p, (env, _) in PROCESSES.items()}
+    processes = {p: env for p, (env, _) in PROCESSES.items() if p == "time" or not args.plain}
+    found = {p: run_part(__file__, p, env, *arguments) for p, env in processes.items()}
     record: Record = {
-        "benchmark": "cpu",
+        "benchmark": "plain" if args.plain else "cpu",
         "made": made | {"load_after": load()},
-        "allocator": {env: found[p]["allocator"] for p, (env, _) in PROCESSES.items()},
-        "rows": found["time"]["rows"] + found["default"]["rows"],
-        "memory": found["memory"]["memory"],
+        "allocator": {env: found[p]["allocator"] for p, env in processes.items()},
+        "rows": [row for part in found.values() for row in part.get("rows", ())],
+        "memory": [row for part in found.values() for row in part.get("memory", ())],
     }
     if record["allocator"]["warm"]["most_page_faults"] > 100:
         say("This allocator does not keep freed blocks: page faults are part of the times.")
+    if args.plain:
+        return record
     noise = [measure_noise(record["rows"], threads) for threads in args.threads]
     return record | {"bars": judge(record), "noise": noise}
 
@@ -224,12 +231,15 @@ def main(arguments: Sequence[str]) -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--quick", action="store_true", help="a fifth of the measuring time")
     p.add_argument("--cold", action="store_true", help="also time with the default allocator")
+    p.add_argument("--plain", action="store_true", help="the plain path, beside few others")
     p.add_argument("--no-compile", dest="compile", action="store_false")
-    p.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    p.add_argument("--threads", type=int, nargs="+", help="1 and 2; 1 with --plain")
     p.add_argument("--shape", type=int, nargs=4, default=[256, 64, 28, 28], help="channels: 64 k")
-    p.add_argument("--out", type=Path, default=HERE / "results" / "cpu.json")
+    p.add_argument("--out", type=Path, help="results/cpu.json or plain.json beside this file")
     p.add_argument("--part", choices=PROCESSES, help=argparse.SUPPRESS)
     args = p.parse_args(arguments)
+    args.threads = args.threads or ([1] if args.plain else [1, 2])
+    args.out = args.out or HERE / "results" / ("plain.json" if args.plain else "cpu.json")
     args.seconds = 2.6 if args.quick else 13.0
     warnings.filterwarnings("ignore", "padenet runs on plain PyTorch", RuntimeWarning)
     if args.part:
@@ -237,7 +247,8 @@ def main(arguments: Sequence[str]) -> None:
         return
     record = collect(args, arguments)
     save(record, args.out)
-    print(render(record, [part for part in CPU_PARTS if part != "cold" or args.cold]))
+    parts = [part for part in PARTS[record["benchmark"]] if part != "cold" or args.cold]
+    print(render(record, parts))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from bars import BACKWARD, BFLOAT16, BOTH, FLOAT32, FORWARD, GPU_FLOOR, is_noisy
+from candidates import PLAIN
 from measure import Record
 
 SHORT = {FLOAT32: "fp32", BFLOAT16: "bf16"}
@@ -72,6 +73,19 @@ def times(record: Record, size: str, allocator: str, unit: str) -> str:
             parts.append(f"{shape}, {plural(threads)}, {allocator} allocator: p50 (p20–p80)")
             parts.append(time_table(rows, unit))
     return "\n\n".join(parts)
+
+
+def processor(record: Record) -> str:
+    """How many times the processor time of the kernel and of GELU the plain path takes."""
+    busy = {(r["candidate"], r["dtype"], r["work"], r["threads"]): r for r in record["rows"]}
+    lines = []
+    for (name, *case), row in busy.items():
+        if name != PLAIN:
+            continue
+        ratios = [row["cpu_p50"] / busy[to, *case]["cpu_p50"] for to in ("PAU", "gelu")]
+        dtype, work, threads = case
+        lines.append([f"{SHORT[dtype]} {work}, {plural(threads)}", *(f"{v:.1f}" for v in ratios)])
+    return draw([f"processor time, {PLAIN}", "× PAU", "× gelu"], lines)
 
 
 def memory(record: Record) -> str:
@@ -159,6 +173,7 @@ CPU_PARTS: Parts = {
     "memory": memory,
     "bars": bars,
 }
+PLAIN_PARTS: Parts = {"large": CPU_PARTS["large"], "processor": processor}
 GPU_PARTS: Parts = {
     "large": lambda record: gpu_times(record, "large"),
     "groups": lambda record: gpu_times(record, "groups"),
@@ -167,7 +182,7 @@ GPU_PARTS: Parts = {
     "chain": lambda record: gpu_times(record, "chain", "ms", "relu"),
     "bars": gpu_bars,
 }
-PARTS = {"cpu": CPU_PARTS, "gpu": GPU_PARTS}
+PARTS = {"cpu": CPU_PARTS, "plain": PLAIN_PARTS, "gpu": GPU_PARTS}
 
 
 def render(record: Record, parts: Iterable[str] | None = None) -> str:

@@ -104,8 +104,12 @@ bool backward_strip(const Strip<IO>& strip, Vec<typename IO::Real>* sums) {
       for (int j = m - 1; j >= 0; j--) dP = dP * x + P, P = P * x + c(j);
     if (careful) P = far ? V{} : P;  // a_0 / q may overflow, and infinity times 0 would stay
     const V sF = P * (form == FREE ? r : with_sign<Real>(r, form == ABS_TERMS ? x : h.A));
-    const V ga = g * r, gb = sF * ga;  // dy dF/da_0, -dy dF/dd_0
-    put(s, i, ga * (dP - h.dA * sF));
+    // In double, where powers reach 2^480, dy comes last: dy / Q may underflow where the products do
+    // not. In float a product more is seen in the time, and powers that lift it end at 2^60.
+    constexpr bool last = sizeof(Real) == 8;
+    const V ga = g * r, gb = last ? g * (sF * r) : sF * ga;  // dy dF/da_0, -dy dF/dd_0
+    const V top = dP - h.dA * sF;
+    put(s, i, last ? g * (top * r) : ga * top);
 
     V* t = sum + m + 1;
     const V w = keep(ga * x), v = gb * x;  // dy dF/da_1, -dy dF/dd_1 (for abs_terms too)

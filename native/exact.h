@@ -114,7 +114,8 @@ inline double direct_limit(const double* c, const Problem& p, int room) {
 inline bool fits_double(double x, const double* c, const Problem& p) {
   bool finite;
   int scale = scale_of(c, p, &finite);
-  return x - x == 0 && exponent_of(x) * highest_power(p) + scale < 400;
+  const int64_t e = exponent_of(x);  // below 0 the lowest terms are the largest
+  return x - x == 0 && (e > 0 ? e : 0) * highest_power(p) + scale < 400;
 }
 
 inline double exact_forward(double x, const double* c, const Problem& p) {

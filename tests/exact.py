@@ -10,6 +10,7 @@ evaluation with unit roundoff ``u`` and smallest positive number ``eta``:
 - Horner's rule in x, or, where powers overflow, in a rounded 1/|x| with the powers of |x|
   multiplied back one by one; with or without FMA, which only saves roundings;
 - coefficients rounded to the compute dtype;
+- below the range dy / Q, which float32 may multiply by F or Q F' only then: an ``eta`` times that;
 - sums over elements in chunks of at most 256 additions, the chunks in float64. (The kernels of the
   GPU make up to 512, and are held to the same bound.)
 
@@ -107,7 +108,11 @@ class Exact:
         self.y = self._round(P.over(self.Q, self.floor))
 
         s = Near(np.sign(x), 0 * x) if form == "abs_terms" else self.s
-        self.slope = self._over_Q(dP - self._round(s * dA * self.y))
+        top = dP - self._round(s * dA * self.y)
+        self.slope = self._over_Q(top)
+        # what multiplies dy / Q in the end, where kernels make that first
+        early = dtype == torch.float32
+        self.lift_x, self.lift_b = (np.maximum(abs(t.v) * early, 1) for t in (top, self.y))
         self.da = [self._over_Q(self._power(x, j)) for j in range(m + 1)]
         self.db = [self._db(k, c) for k, c in enumerate(self.b, int(form != "offset"))]
 
@@ -123,17 +128,21 @@ class Exact:
         dy = _array(dy, self.digits)
         g = Near(dy, 0 * dy)
         da = [self._weigh(g, w, j) for j, w in enumerate(self.da)]
-        db = [self._weigh(g, w, k) for k, w in enumerate(self.db, int(self.form != "offset"))]
+        db = [
+            self._weigh(g, w, k, self.lift_b)
+            for k, w in enumerate(self.db, int(self.form != "offset"))
+        ]
         sums = (
             _sums(w, shape, self.dim, self.u)
             for w, shape in zip((da, db), self.shapes, strict=True)
         )
-        return self._weigh(g, self.slope, 0), *sums
+        return self._weigh(g, self.slope, 0, self.lift_x), *sums
 
-    def _weigh(self, g, w, power):
-        """``g w``; the factors without the power of z may underflow before it lifts them again."""
+    def _weigh(self, g, w, power, lift=1):
+        """``g w``; what is without the power of z and ``lift`` may underflow before they do."""
         out = self._round(g * w)
-        return Near(out.v, out.e + self.eta * np.minimum(self.z**power, self.room))
+        near = np.minimum(self.z**power, self.room) * np.minimum(lift, self.room)
+        return Near(out.v, out.e + self.eta * near)
 
     def _over_Q(self, near):
         return self._round(near.over(self.Q, self.floor))
@@ -213,7 +222,8 @@ def excess(got, want):
     finite = np.isfinite(values)
     off = np.where(finite, values, 0)
     off = abs((to_mpfr(off) if wide else off) - want.v) / bound
-    may_overflow = (size >= overflow) & (np.sign(values) * want.v >= 0) & np.isinf(values)
+    reach = np.sign(values) * want.v + want.e  # on the side of the value
+    may_overflow = (reach >= overflow) & np.isinf(values)
     off = np.where(finite, off, np.where(may_overflow, 0, np.inf))
     return np.where(want.e == np.inf, 0, off).astype(float)
 

@@ -10,10 +10,11 @@ import math
 from functools import cache
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from conftest import PLAIN, running_on
-from exact import Exact, Near, assert_near, exact
+from exact import Exact, Near, assert_near, exact, excess
 
 from padenet import rational
 from padenet.spec import FORMS
@@ -226,6 +227,8 @@ OVERFLOWS = {  # dtype, form, q, x, a, b, dy
     "terms of a sum": (F64, "safe", 1.0, [1.7e308, -1.7e308], [1.0, 1.0], [0.0], [1.5, 1.5]),
     "near terms": (F32, "safe", 1.0, [4.0, -4.0], [1.0] * 6, [0.0] * 4, [1e38, 1e38]),
     "dy / Q": (F32, "safe", 1e-3, [1e-10], [1e-3, 1.0], [1.0], [1e38]),
+    "dy / Q at 0": (F32, "safe", 1e-3, [1.0], [0.0, 1e-3], [0.0], [1e37]),
+    "A' F near 0": (F64, "abs_terms", 1.0, [-1e-290], [3e23], [1e308, 1e254], [1.5]),
     "A' F": (F32, "safe", 1e-6, [4096.0], [0.0, 0.0, 1e11], [-4096.0, 1.0], [1e-37]),
 }
 
@@ -238,6 +241,34 @@ def test_what_overflows_on_the_way_only(case, backend):
     got = everything(dy, x, a, b, form=form, q=q)
     for name, g, w in zip(NAMES, got, want, strict=True):
         assert_near(g, w, name)
+
+
+UNDERFLOWS = {  # dtype, form, x, dy: dy / Q is 0 or loses digits, dy F' does not
+    "float32": (F32, "safe", 400.0, 1e-32),
+    "float32, abs_terms": (F32, "abs_terms", -400.0, -1e-32),
+    "float64": (F64, "offset", -4.6e24, 5e-227),
+    "float64, abs_terms": (F64, "abs_terms", 2.2e11, 8.9e-297),
+}
+
+
+@pytest.mark.parametrize("case", UNDERFLOWS)
+def test_a_tiny_dy_times_the_slope(case, backend):
+    dtype, form, x, dy = UNDERFLOWS[case]
+    x, dy = torch.full((300,), x, dtype=dtype), torch.full((300,), dy, dtype=dtype)
+    a = torch.tensor([-1.0, 2.0, 0.0, -0.75, 0.25, 1.5], dtype=dtype)
+    b = torch.tensor([0.5, -0.25, -1.0, 1.25, 0.25][form != "offset" :], dtype=dtype)
+    want = exact(dy, x, a, b, form=form, digits="mpfr")
+    got = everything(dy, x, a, b, form=form)
+    for name, g, w in zip(NAMES, got, want, strict=True):
+        assert_near(g, w, name)
+
+
+def test_infinity_counts_on_the_side_that_the_bound_reaches():
+    """The exact value is -1 +- 1e39, which float32 may return as either infinity."""
+    reaching = Near(np.array([-1.0, -1.0, -1e39]), np.array([1e39, 1.0, 1.0]))
+    got = torch.full((3,), float("inf"))
+    assert excess(got, reaching).tolist() == [0.0, np.inf, np.inf]
+    assert excess(-got, reaching).tolist() == [0.0, np.inf, 0.0]
 
 
 @pytest.mark.parametrize("dtype, huge", [(torch.float32, 1e19), (torch.float64, 1e160)])

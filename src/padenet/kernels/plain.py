@@ -154,9 +154,15 @@ class _Pieces:
         F = P.mul_(r)  # times s where there is one, from here on
         if form != "free":
             F.mul_(s)
-        ga = g.mul_(r)
-        slope = torch.addcmul(dP, dA, F, value=-1, out=s).mul_(ga)
-        gb = F.mul_(ga)
+        slope = torch.addcmul(dP, dA, F, value=-1, out=s)
+        if self.units.dtype == torch.float64:  # g r may underflow where the products do not
+            slope.mul_(r).mul_(g)
+            gb = F.mul_(r).mul_(g)
+            ga = g.mul_(r)
+        else:  # two passes less, and powers that lift what is lost end at 2^60
+            ga = g.mul_(r)
+            slope.mul_(ga)
+            gb = F.mul_(ga)
         da = [ga.sum(1), *(ga.mul_(x).sum(1) for _ in self.a[1:])]
         db = [gb.sum(1)] if self.spec.constant else []
         db += [gb.mul_(z if k else x).sum(1) for k in range(len(self.d) - 1)]
