@@ -106,8 +106,11 @@ def units_of(cases):
     return model
 
 
-def bound(x, unit, dtype):
-    """What ``padenet.exporting`` promises: rounding, and beyond L the lower powers at L."""
+def bound(x, unit, dtype, spare=0):
+    """What ``padenet.exporting`` promises: rounding, and beyond L the lower powers at L.
+
+    Where values are known, powers are let grow by up to 2^spare more.
+    """
     want = exact(torch.ones_like(x), x, unit.a, unit.b, form=unit.form, q=unit.q, digits="mpfr")[0]
     m, n = unit.degrees
     limit = 2.0 ** ((960 if dtype == torch.float64 else 112) // max(n, 1))
@@ -116,7 +119,9 @@ def bound(x, unit, dtype):
     r = sum(
         float((c[:-1] / c[-1]) @ limit ** -torch.arange(len(c) - 1, 0, -1).double()) for c in (a, b)
     )
-    small = float(a.sum()) * limit**m * 2.0**-126 if m < n else 0
+    room = (960 if dtype == torch.float64 else 112) + spare
+    largest = 2.0 ** (room // max(n, 1))
+    small = float(a.sum()) * largest**m * 2.0**-126 if m < n else 0
     beyond = x.double().abs().numpy() > limit
     with np.errstate(over="ignore"):  # of MPFR
         want.e = want.e + (beyond * (2 * r * abs(want.v)) if m and n else 0) + small
@@ -134,6 +139,34 @@ def test_every_finite_x(dtype):
     x = FINITE.clamp(-largest, largest).to(dtype)
     for unit, y in zip(model.units, export(model, x).module()(x), strict=True):
         judge(y, bound(x, unit, dtype), f"{unit} ")
+
+
+STARTS = ("gelu", "silu", "tanh", "sigmoid", "lrelu", "mish", "sin")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_frozen_units_at_every_finite_x(dtype):
+    """P taken apart at a zero keeps the bound of the plain formula in all of these."""
+    model = units_of(SHAPES)
+    model.units.extend(padenet.PAU(name) for name in STARTS)
+    x = FINITE.to(dtype)
+    program = export(padenet.freeze(model), x).module()
+    for unit, y in zip(model.units, program(x), strict=True):
+        judge(y, bound(x, unit, dtype, 8), f"{unit} ")
+
+
+@pytest.mark.parametrize("zero", [1e-3, -0.7, 40.0, 100.0])
+def test_frozen_units_near_their_zero(zero):
+    """One zero, far from where the other coefficients would have it."""
+    R = [1.0, 0.3, 0.8, 0.02, 0.5]
+    a = torch.tensor([-zero * R[0], *(R[j - 1] - zero * R[j] for j in range(1, 5)), R[4]])
+    unit = padenet.PAU((a, torch.tensor([0.1, 0.9, 0.02, 0.3])))
+    x = torch.cat([FINITE, zero * (1 + torch.linspace(-1e-3, 1e-3, 999)).unsqueeze(1)])
+    program = export(padenet.freeze(unit), x)
+    assert len(nodes_of(program)) == 21
+    want = bound(x, unit, torch.float32)
+    want.e = 5 * want.e  # m times that of Horner's rule
+    judge(program.module()(x), want)
 
 
 def onnx_session(model, x, path):
@@ -161,7 +194,7 @@ def test_onnx_at_every_finite_x(tmp_path):
 
 def nodes_of(program):
     """Operations on the input: the coefficients are taken apart before."""
-    skipped = ("unsqueeze", "unbind", "getitem", "getattr")
+    skipped = ("unsqueeze", "unbind", "getitem", "getattr", "stack", "lift_fresh", "detach")
     names = [str(n.target) for n in program.graph.nodes if n.op == "call_function"]
     return [n for n in names if not any(s in n for s in skipped)]
 
@@ -175,6 +208,18 @@ def test_a_unit_is_few_operations(form, tmp_path):
     assert cost(unit) == (10 + (form == "offset"), operations)
     onnx_session(unit, FINITE, tmp_path / "unit.onnx")
     assert len(onnx.load(tmp_path / "unit.onnx").graph.node) == operations
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+def test_coefficients_of_channels_lie_side_by_side(groups):
+    """Or compiled code for channels_last, as convolutions make it, gathers them one by one."""
+    program = export(padenet.PAU("gelu", groups=groups), torch.randn(3, 4, 2, 2))
+    (first, *_) = (n for n in program.graph.nodes if "mul" in str(n.target))
+    coefficient = next(n.meta["val"] for n in first.args if n.meta["val"].shape == (4, 1, 1))
+    assert coefficient.stride(0) == 1
+    assert "stack" in {
+        str(n.target).split(".")[1] for n in program.graph.nodes if "." in str(n.target)
+    }
 
 
 @pytest.mark.parametrize("channel_dim", [1, -1])

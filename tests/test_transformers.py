@@ -262,3 +262,27 @@ def test_the_trainers_own_optimizer_decays_coefficients_and_stabilize_says_so():
         padenet.stabilize(model, torch.optim.AdamW(groups, lr=0.01))
     own = torch.optim.AdamW(padenet.param_groups(model, lr=0.01, weight_decay=0.1))
     padenet.stabilize(model, own)  # a warning would be an error
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_converted_model_is_exported(fixed, tmp_path):
+    """Converted, calibrated, exported for any batch and length, and run by onnxruntime."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    model, x = bert("gelu", std=0.5)
+    model, _ = padenet.convert(model.eval(), calibrate=x)
+    assert len(units_of(model)) == 2
+    model = padenet.freeze(model) if fixed else model
+    sizes = {0: torch.export.Dim("n", min=2), 1: torch.export.Dim("length", min=2, max=16)}
+    program = torch.export.export(model, (x,), dynamic_shapes={"input_ids": sizes}).module()
+    other = torch.arange(20).reshape(4, 5)
+    want = model(other).last_hidden_state.detach()
+    torch.testing.assert_close(program(other).last_hidden_state, want, rtol=1e-4, atol=1e-5)
+
+    torch.onnx.export(model, (x,), tmp_path / "bert.onnx", dynamo=True, verbose=False)
+    path = tmp_path / "bert.onnx"
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (entry,) = session.get_inputs()
+    y = torch.from_numpy(session.run(None, {entry.name: x.numpy()})[0])
+    want = model(x).last_hidden_state.detach()
+    torch.testing.assert_close(y, want, rtol=1e-4, atol=1e-5)

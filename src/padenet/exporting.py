@@ -18,37 +18,56 @@ of ``free`` are as far off as the rounding of Q moves them. Two ways lead here:
 - ``forward`` takes coefficients whose values an exporter does not show. It takes the degrees for
   what they say, and allows for coefficients that add up to 2^14.
 - ``fixed`` knows the values: it leaves out what is zero, finds L, and records the long formula of
-  ``reference`` where r_P + r_Q is above ``PROMISE``.
+  ``reference`` where r_P + r_Q is above ``PROMISE``. Where m = n + 1 it divides P by a zero z,
+
+      F(x) = R(c) / Q(c) (x - z)                                    P(x) = R(x) (x - z)
+
+  one division less. Rounding is then at most m times that of Horner's rule for P.
 
 ``b[0]`` is b_1, except in ``offset``, where it is b_0.
 """
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from padenet import reference
+from padenet.polynomials import crossings
 from padenet.spec import Spec
 
 ROOM = {torch.float32: 112, torch.float64: 960}
 """Powers are at most 2^ROOM, so that sums of up to 2^14 of them are far from overflow."""
 LEAST = 10  # with L below 2^10 the long formula is recorded
 PROMISE = 2.0**-20
+TINY = 2.0**-100  # numbers below are not counted on to keep their bits
 
 Rows = tuple[tuple[float, ...], ...]  # the coefficients of each group
 
 
+class Factors(NamedTuple):
+    """P(x) = R(x) (x - z) of each group."""
+
+    R: Rows
+    z: tuple[float, ...]
+
+
 class Plan(NamedTuple):
-    """L, and which coefficients are there: the others are zero. The last of each is the degree."""
+    """L, and which coefficients are there: the others are zero. The last of each is the degree.
+
+    ``a`` is what is there of P, or of R where P is taken apart.
+    """
 
     limit: float
     a: tuple[bool, ...]
     b: tuple[bool, ...]
+    factors: Factors | None = None
 
 
 def forward(x: Tensor, a: Tensor, b: Tensor, spec: Spec) -> Tensor:
@@ -64,10 +83,16 @@ def forward(x: Tensor, a: Tensor, b: Tensor, spec: Spec) -> Tensor:
 
 def fixed(x: Tensor, a: Tensor, b: Tensor, rows_a: Rows, rows_b: Rows, spec: Spec) -> Tensor:
     """F for coefficients whose values are those of the rows."""
-    plan = find_plan(rows_a, rows_b, spec, reference.compute_dtype(x))
+    plan = _plan_once(rows_a, rows_b, spec, reference.compute_dtype(x))
     if plan is None:
         return reference.forward(x, a, b, None, spec)
-    return _short(x, a, b, plan, spec)
+    if torch.jit.is_tracing():  # which warns of every new constant
+        plan = plan._replace(a=_present(rows_a, 1), factors=None)
+    if plan.factors is None:
+        return _short(x, a, b, plan, spec)
+    options: Any = {"dtype": reference.compute_dtype(x), "device": x.device}
+    rows = [(*R, z) for R, z in zip(*plan.factors, strict=True)]
+    return _short(x, torch.tensor(rows if a.ndim == 2 else rows[0], **options), b, plan, spec)
 
 
 def count_operations(a: Tensor, b: Tensor, spec: Spec) -> int:
@@ -91,7 +116,6 @@ class _Counter(TorchDispatchMode):
         return y
 
 
-@lru_cache
 def find_plan(rows_a: Rows, rows_b: Rows, spec: Spec, dtype: torch.dtype) -> Plan | None:
     """The plan of these coefficients, or None where the short formula may miss the promise."""
     present_a, present_b = _present(rows_a, 1), _present(rows_b, spec.constant)
@@ -105,11 +129,58 @@ def find_plan(rows_a: Rows, rows_b: Rows, spec: Spec, dtype: torch.dtype) -> Pla
     if not all(map(math.isfinite, sums)) or exponent < LEAST:
         return None
     limit = 2.0**exponent
-    for row, (b_0, *bottom) in zip(rows_a, bottoms, strict=True):
-        rest = _rest(row[: m + 1], limit) + _rest([abs(b_0) + spec.q, *bottom], limit)
-        if rest > PROMISE:
-            return None
+    rests = [_rest([abs(b_0) + spec.q, *bottom], limit) for b_0, *bottom in bottoms]
+    if any(_rest(a[: m + 1], limit) + r > PROMISE for a, r in zip(rows_a, rests, strict=True)):
+        return None
+    factors = _find_factors(rows_a, m) if m == n + 1 and present_a[0] else None
+    if factors:
+        far = [_rest(R, limit) + abs(z) / limit for R, z in zip(*factors, strict=True)]
+        most = max(sum(map(abs, R)) for R in factors.R)
+        worst = max(map(sum, zip(far, rests, strict=True)))
+        if most <= 2.0 ** (growth + 6) and worst <= PROMISE:
+            return Plan(limit, _present(factors.R, 1), present_b, factors)
     return Plan(limit, present_a, present_b)
+
+
+_found = lru_cache(find_plan)
+
+
+def _plan_once(*args: Any) -> Plan | None:
+    return _found(*args)
+
+
+_plan_once._dynamo_marked_constant = True  # type: ignore
+
+
+def _find_factors(rows: Rows, m: int) -> Factors | None:
+    """The zero nearest to 0 of each polynomial, and what is left; None where one has no good one.
+
+    With a_s z^s the largest of all a_j z^j, R is found from a_0 upwards below s and from a_m
+    downwards above it: |R_j x^j| (|x| + |z|) is then below m |a_s x^s| + |a_j x^j| everywhere.
+    """
+    found = []
+    for row in rows:
+        a = np.array(row[: m + 1])
+        if a[0] == 0:
+            found.append((tuple(row[1 : m + 1]), 0.0))
+            continue
+        reach = float(2 * max(abs(a[:-1] / a[-1]) ** (1 / np.arange(m, 0, -1))))  # Fujiwara
+        at = min(crossings(a, -reach, reach).tolist(), key=abs, default=0.0)
+        if at == 0:
+            return None
+        z, exact = Fraction(at), [Fraction(v) for v in a.tolist()]
+        s = max(range(m + 1), key=lambda j: abs(exact[j] * z**j))
+        low: list[Fraction] = []
+        high = [exact[m]]
+        for j in range(s):
+            low.append(((low[-1] if low else 0) - exact[j]) / z)
+        for j in range(m - 1, s, -1):
+            high.append(exact[j] + z * high[-1])
+        R = tuple(map(float, [*low, *reversed(high)][:m]))
+        if any(0 < abs(v) < TINY for v in (*R, at)):
+            return None
+        found.append((R, at))
+    return Factors(*zip(*found, strict=True))
 
 
 def _present(rows: Rows, least: int) -> tuple[bool, ...]:
@@ -129,13 +200,15 @@ def _rest(c: Sequence[float], limit: float) -> float:
 
 
 def _short(x: Tensor, a: Tensor, b: Tensor, plan: Plan, spec: Spec) -> Tensor:
+    """F; where the plan has factors, ``a`` are the coefficients of R and behind them z."""
     dtype = reference.compute_dtype(x)
     wide = x if x.dtype == dtype else x.to(dtype)
     if spec.form == "abs_terms":
         b = b.abs()
+    spread = [_spread(c, x, spec) for c in (a, b)]
     top, bottom = (
-        [v if there else None for v, there in zip(_spread(c, x, spec), present, strict=False)]
-        for c, present in ((a, plan.a), (b, plan.b))
+        [v if there else None for v, there in zip(c, present, strict=False)]
+        for c, present in zip(spread, (plan.a, plan.b), strict=True)
     )
     if not spec.constant:
         bottom = [None, *bottom]
@@ -151,6 +224,8 @@ def _short(x: Tensor, a: Tensor, b: Tensor, plan: Plan, spec: Spec) -> Tensor:
         A = _horner(bottom, z, outer, n - m)
         Q = (A.abs() if spec.form in ("safe", "offset") else A) + spec.q
     y = y if isinstance(Q, float) and Q == 1 else y / Q
+    if plan.factors:
+        y = y * (wide - spread[0][-1])
     for v in reversed(top[:k]):
         y = y * wide
         if v is not None:
@@ -175,7 +250,9 @@ def _spread(c: Tensor, x: Tensor, spec: Spec) -> Sequence[Tensor]:
         return (c.unsqueeze(-1) if x.ndim else c).unbind()
     dim = spec.channel_dim % x.ndim
     channels, groups = x.shape[dim], c.shape[0]
-    each = c.t().unsqueeze(-1).expand(-1, -1, channels // groups)
+    each = c.t().unsqueeze(-1).expand(-1, -1, channels // groups).reshape(-1, channels)
+    if len(rows := each.unbind()) > 1:
+        each = torch.stack(rows)  # which Inductor writes out, or it reads with a stride
     return each.reshape(-1, channels, *[1] * (x.ndim - dim - 1)).unbind()
 
 

@@ -93,7 +93,7 @@ class Frozen(nn.Module):
         if not self.a.is_meta:
             pair = (self.a, self.b)
             self._rows = tuple(
-                tuple(map(tuple, c.double().reshape(-1, c.shape[-1]).tolist())) for c in pair
+                tuple(map(tuple, (c if c.ndim == 2 else c[None]).double().tolist())) for c in pair
             )
 
     def _apply(self, fn: Any, recurse: bool = True) -> "Frozen":
