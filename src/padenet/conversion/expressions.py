@@ -47,6 +47,7 @@ class Expressions(Calls):
             key = self.eval(target.slice)
             if base.op == "pack" and base.data == "dict":
                 base.keys += (key.data if key.is_const(str) else "",)
+            self.writes.append((self.new("other", [value]), base))
             self.put(base, value, ast.unparse(target))
         elif isinstance(target, ast.Attribute):
             self.put(self.eval(target.value), value, ast.unparse(target))
@@ -257,13 +258,16 @@ class Expressions(Calls):
         if callee is None:
             assert base is not None
             return self.method(base, node.func.attr, args, given)  # type: ignore[attr-defined]
-        if callee.is_const() and callee.data is super and not args:
-            return self.super_of()
+        if callee.is_const() and callee.data is super:
+            return self.super_of(args)
         return self.call(callee, args, given)
 
-    def super_of(self) -> Value:
+    def super_of(self, args: list[Value]) -> Value:
+        known = len(args) == 2 and args[0].is_const(type) and args[1].is_const(nn.Module)
+        if known and isinstance(args[1].data, args[0].data):
+            return self.const(super(args[0].data, args[1].data))
         function, module = self.frame.source.function, self.frame.owner.module
         free = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        if "__class__" in free and isinstance(module, free["__class__"].cell_contents):
+        if not args and "__class__" in free and isinstance(module, free["__class__"].cell_contents):
             return self.const(super(free["__class__"].cell_contents, module))
         return self.unknown("super")

@@ -5,6 +5,7 @@ once. What is not understood becomes an unknown value, and so does what comes of
 """
 
 import ast
+import sys
 from typing import Any
 
 from padenet.conversion.expressions import Expressions
@@ -96,11 +97,32 @@ class Flow(Expressions):
         value = self.binary(s.op, x, y)
         if isinstance(s.target, ast.Name):
             value.inplace = value.op == "apply"
+            self.writes.append((value, x))
             self.rebind(x, value)
             self.frame.env[s.target.id] = value
             self.record(s, value, s.target.id)
         else:
             self.bind(s.target, value)
+        return True
+
+    def do_Import(self, s: ast.Import) -> bool:
+        for alias in s.names:
+            name = alias.name if alias.asname else alias.name.partition(".")[0]
+            found = sys.modules.get(name)
+            value = self.unknown(name) if found is None else self.const(found)
+            self.frame.env[alias.asname or name] = value
+        return True
+
+    def do_ImportFrom(self, s: ast.ImportFrom) -> bool:
+        function: Any = self.frame.source.function
+        scope = function.__globals__
+        package = scope.get("__package__") or ""
+        home = package.split(".")[: len(package.split(".")) - s.level + 1] if s.level else []
+        place = sys.modules.get(".".join([*home, *([s.module] if s.module else [])]))
+        for alias in s.names:
+            found = getattr(place, alias.name, self)
+            value = self.unknown(alias.name) if found is self else self.object_of(found)
+            self.frame.env[alias.asname or alias.name] = value
         return True
 
     def do_FunctionDef(self, s: ast.FunctionDef) -> bool:

@@ -114,11 +114,14 @@ def _wrap(
 ) -> CodeType:
     """``tree`` compiled where it has the free names of a function and is in a class."""
     body: Any = ast.Expr(tree) if isinstance(tree, ast.Lambda) else tree
+    bodies: list[Any] = [body]
     if owner:
-        body = _class(owner, body)
+        bodies = [_class(owner, body)]
+        if owner not in free:  # elsewhere the class is a global
+            bodies.insert(0, ast.Global([owner]))
     taken = [ast.arg(n) for n in free]
     args = ast.arguments([], taken, None, [], [], None, [])
-    outer: Any = ast.FunctionDef("outer", args, [body], [], None)
+    outer: Any = ast.FunctionDef("outer", args, bodies, [], None)
     if sys.version_info >= (3, 12):
         outer.type_params = []
     imports: list[Any] = [ast.Import([ast.alias(n)]) for n in imported]
