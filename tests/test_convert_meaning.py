@@ -233,6 +233,69 @@ class Own(Net):
         return self.last(x) + len(super().__repr__()) * 0
 
 
+class Loops(Net):
+    """A number and a function that a loop sets anew."""
+
+    def body(self, x):
+        slope, f = 1.0, F.relu
+        for _ in range(2):
+            x = x * torch.sigmoid(slope * x)
+            x = f(x) - 0.1
+            slope, f = 2 * slope, torch.tanh
+        return x
+
+
+SLOPE = 1.0
+
+
+class Outside(Net):
+    """Numbers that a function inside sets, and a global that the forward sets."""
+
+    def swish(self, x):
+        return x * torch.sigmoid(SLOPE * x)
+
+    def body(self, x):
+        global SLOPE
+        slope = 1.0
+
+        def double():
+            nonlocal slope
+            slope = 2 * slope
+
+        double()
+        SLOPE = 1.0
+        x = x * torch.sigmoid(slope * x) + self.swish(x)
+        SLOPE = 2.0
+        return x + self.swish(x)
+
+
+class Same(Net):
+    """One activation in two places, compared; another's forward is called by its class."""
+
+    def prepare(self):
+        self.act, self.third = nn.ReLU(), nn.ReLU()
+        self.again = self.act
+
+    def body(self, x):
+        x = x + 1 if self.act is self.again else x
+        return self.act(x) + nn.ReLU.forward(self.third, x)
+
+
+class Unbound(Net):
+    """Methods of the class Tensor; activations that are nobody's child, or made on the way."""
+
+    def prepare(self):
+        self.hidden = [nn.ReLU()]
+
+    def body(self, x):
+        return torch.Tensor.relu(x) + self.hidden[0](x - 1) + nn.Tanh()(x)
+
+
+class Mapped(Net):
+    def body(self, x):
+        return torch.stack(list(map(torch.tanh, x)))
+
+
 CASES = {  # how many units there are, with gates and outputs
     ReadAtOnce: 1,
     NamedInFormula: 1,
@@ -250,6 +313,11 @@ CASES = {  # how many units there are, with gates and outputs
     Names: 2,
     Imports: 2,
     Own: 1,
+    Loops: 0,
+    Outside: 0,
+    Same: 0,
+    Unbound: 1,
+    Mapped: 0,
 }
 
 
@@ -276,6 +344,8 @@ def test_what_is_left_is_told():
         Lists: "a list of modules, where a unit would be one more",
         Goes: "the forward of Goes goes through its children",
     }
+    whys |= {Loops: "relu: a loop sets f", Same: "a forward asks for its identity"}
+    whys |= {Unbound: "it is no child of a module", Mapped: "it is given to map"}
     for cls, why in whys.items():
         _, report = convert(cls(), everything=True)
         assert any(why in entry.why for entry in report.left), report

@@ -14,11 +14,13 @@ from padenet.conversion import operations as known
 from padenet.conversion.activations import (
     FUNCTIONS,
     METHODS,
+    MODULES,
     Activation,
     Unknown,
     has_hooks,
     has_plain_call,
     read_call,
+    read_module,
 )
 from padenet.conversion.objects import HOLDERS, Chain, Objects
 from padenet.conversion.source import Source, can_decorate, read
@@ -78,6 +80,11 @@ class Calls(Objects):
             return self.apply(known.short(f), f, args, given)
         if f in known.LOOKS:
             return self.new("meta")
+        name = known.short(f)
+        if name in METHODS and f is getattr(torch.Tensor, name) and args:
+            return self.activation(name, f, args, given)
+        if name == "forward":  # a class's, called with a module
+            self.ask(args, "class")
         if known.is_torch(f):
             return self.step(known.short(f), f, args, given)
         if f in (enumerate, zip, reversed, list, tuple, iter, sorted, next, range, dict):
@@ -88,12 +95,15 @@ class Calls(Objects):
                 why = f"{f.__qualname__}, a function outside the class"
                 return self.inline(source, None, why, args, given)
             return self.call_unknown(f.__qualname__, args, given)
-        if isinstance(f, type) and not issubclass(f, nn.Module):
+        if isinstance(f, type) and not issubclass(f, nn.Module) and f not in (map, filter):
             self.impure += 1
             value = self.new("pack", every, "object")
             value.keys = tuple(given)
             return value
-        return self.call_unknown(known.short(f), args, given)
+        made = self.call_unknown(name, args, given)
+        if isinstance(f, type) and f in MODULES:
+            self.tell(made, f"{name}: it is made in the forward")
+        return made
 
     def look(self, f: Any, args: list[Value]) -> None:
         """A question about an activation, to which a unit gives another answer."""
@@ -112,9 +122,12 @@ class Calls(Objects):
             known_too = isinstance(name, str) and name != "" and name in known.OF_MODULES
             alike = f in (id, callable, len) or known_too
             asked = [args[0].data] if args and args[0].is_const(nn.Module) and not alike else []
-        for module in asked:
-            if module in self.whole:
-                self.odd[module] = f"a forward asks for its {known.QUESTIONS.get(f, 'type')}"
+        self.ask([self.const(m) for m in asked], known.QUESTIONS.get(f, "type"))
+
+    def ask(self, values: list[Value], what: str) -> None:
+        for value in values:
+            if value.is_const(nn.Module) and value.data in self.whole:
+                self.odd[value.data] = f"a forward asks for its {what}"
 
     def call_unknown(self, name: str, args: list[Value], given: dict[str, Value]) -> Value:
         every = [*args, *given.values()]
@@ -247,6 +260,8 @@ class Calls(Objects):
             value.function = self.formulas[child]
         else:
             self.impure += 1
+        if read_module(child) is not None and child not in self.whole and plain:
+            self.tell(value, f"{type(child).__name__}: it is no child of a module")
         return value
 
     def activation(

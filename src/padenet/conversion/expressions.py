@@ -95,7 +95,9 @@ class Expressions(Calls):
         self.frame.owner.reads.append((node.id, self.clock))
         while frame is not None:
             if node.id in frame.env:
-                return frame.env[node.id]
+                found = frame.env[node.id]
+                shared = node.id in frame.source.shared and found.op != "closure"
+                return self.unknown(node.id, [found]) if shared else found
             frame = frame.outer
         function: Any = self.frame.source.function
         free = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
@@ -105,6 +107,8 @@ class Expressions(Calls):
         except ValueError:  # an empty cell
             return self.unknown(node.id)
         found = function.__globals__.get(node.id, getattr(builtins, node.id, self))
+        if node.id in self.stored and isinstance(found, PLAIN):
+            return self.new("meta")
         return self.unknown(node.id) if found is self else self.object_of(found)
 
     def on_NamedExpr(self, node: ast.NamedExpr) -> Value:
@@ -203,6 +207,8 @@ class Expressions(Calls):
     def on_Compare(self, node: ast.Compare) -> Value:
         parts = [self.eval(node.left), *map(self.eval, node.comparators)]
         name = type(node.ops[0]).__name__
+        if not any(p.is_const(type(None)) for p in parts):
+            self.ask(parts, "identity")
         if len(parts) == 2 and name in COMPARE:
             x, y = parts
             if name in ("Is", "IsNot"):

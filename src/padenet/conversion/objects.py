@@ -132,7 +132,8 @@ class Objects:
     def module_attribute(self, holder: nn.Module, name: str) -> Value:
         own = vars(holder)
         own_act = self.whole.get(holder)
-        if own_act and (name not in known.OF_MODULES or (name == "forward" and own_act.inplace)):
+        lost = name not in known.OF_MODULES or name == "__class__"
+        if own_act and (lost or (name == "forward" and own_act.inplace)):
             self.odd[holder] = f"a forward reads its {name}"
         for table in ("_parameters", "_buffers"):
             if name in own[table]:

@@ -19,10 +19,20 @@ class Source(NamedTuple):
     name: str
     function: FunctionType
 
+    @property
+    def shared(self) -> set[str]:
+        """Names that a function inside sets here: their values are not known."""
+        return _shared(self.tree)
+
     def private(self, name: str) -> str:
         """What the compiler makes of a name that begins with two underscores."""
         hidden = self.name and name.startswith("__") and not name.endswith("__")
         return f"_{self.name.lstrip('_')}{name}" if hidden else name
+
+
+@lru_cache(maxsize=256)
+def _shared(tree: Function) -> set[str]:
+    return {n for node in ast.walk(tree) if isinstance(node, ast.Nonlocal) for n in node.names}
 
 
 _read: dict[tuple[str, CodeType], Source | str] = {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-STORES = ("STORE_ATTR", "DELETE_ATTR")
+STORES = ("STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL")
 ASKS = {"getattr", "hasattr"}
 SEARCHES = {"children", "named_children", "modules", "named_modules", "_modules"}
 
