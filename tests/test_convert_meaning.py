@@ -84,6 +84,26 @@ class Overwritten(Net):
         return a + b + x * s
 
 
+class First(nn.Module):
+    def forward(self, x):
+        return F.relu(x - 1, inplace=True) + x.data.mul_(2)
+
+
+class OverwrittenByChild(Net):
+    """A child writes into what it is given, between the steps of a formula."""
+
+    def prepare(self):
+        self.first, self.block = First(), nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 4))
+
+    def body(self, x):
+        x, z = x * 1.0, x * 2.0
+        s = torch.sigmoid(x)
+        y = self.first(x)
+        t = 1 + torch.erf(z / 2**0.5)
+        y = y + self.block(z.data)
+        return x * s + y + 0.5 * z * t
+
+
 class WritesInside(Net):
     """A step of a formula writes into what others read."""
 
@@ -301,6 +321,7 @@ CASES = {  # how many units there are, with gates and outputs
     NamedInFormula: 1,
     Outputs: 1,  # the sigmoid whose result is written elsewhere
     Overwritten: 0,
+    OverwrittenByChild: 1,
     WritesInside: 0,
     MaybeInPlace: 0,
     Keywords: 1,

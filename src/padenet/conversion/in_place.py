@@ -1,7 +1,5 @@
 """Calls in place, whose result a unit would not write where others look for it."""
 
-from typing import Any
-
 from padenet.conversion.activations import Activation
 from padenet.conversion.formulas import inside
 from padenet.conversion.operations import ALIASES
@@ -35,7 +33,24 @@ def is_lost(value: Value, net: Net) -> bool:
     return False
 
 
-def is_overwritten(value: Value, leaf: Value, flow: Any) -> bool:
+Writes = list[tuple[Value, Value]]
+"""What was written, or the call in which that was done, and into what."""
+
+
+def all_writes(writes: Writes, net: Net) -> Writes:
+    """``writes`` and the calls of modules that write into what they are given."""
+    owners = {v: (module, name) for module, ins in net.inputs.items() for name, v in ins.items()}
+    found = list(writes)
+    seen: set[tuple[Value, Value]] = set()
+    for _, target in found:  # which grows
+        for v in aliased(target) & owners.keys():
+            new = [pair for pair in net.given(*owners[v]) if pair not in seen]
+            seen.update(new)
+            found += new
+    return found
+
+
+def is_overwritten(value: Value, leaf: Value, net: Net, writes: Writes) -> bool:
     """A formula reads what has been written since its beginning, or it writes for others too."""
     if isinstance(value.activation, Activation):
         return False
@@ -43,9 +58,9 @@ def is_overwritten(value: Value, leaf: Value, flow: Any) -> bool:
     begun = min(v.time for v in steps)
     inner = steps - {value}
     for v in inner:
-        if v.inplace and (any(u not in steps for u in v.uses()) or is_lost(v, flow.net)):
+        if v.inplace and (any(u not in steps for u in v.uses()) or is_lost(v, net)):
             return True
-    for written, target in flow.writes:
+    for written, target in writes:
         if written is value or not begun <= written.time < value.time or written.dead:
             continue
         memory = aliased(target)

@@ -10,7 +10,7 @@ from torch import nn
 from padenet.conversion.activations import Activation
 from padenet.conversion.formulas import identify, inside, is_part
 from padenet.conversion.forward import Change
-from padenet.conversion.in_place import is_overwritten, names_to_bind
+from padenet.conversion.in_place import all_writes, is_overwritten, names_to_bind
 from padenet.conversion.net import Forwards
 from padenet.conversion.source import walk
 from padenet.conversion.values import Frame, Record, Slot, Value
@@ -101,10 +101,11 @@ class Found:
 
 def find(flow: Forwards) -> Found:
     known: dict[Value, tuple[Value, Activation]] = {}
+    writes = all_writes(flow.writes, flow.net)
     for value in flow.made:
         if not value.dead and value.op == "apply":
             found = identify(value)
-            if found is not None and not is_overwritten(value, found[0], flow):
+            if found is not None and not is_overwritten(value, found[0], flow.net, writes):
                 known[value] = found
     whole = _absorb(known)
     by_value: dict[Value, list[Record]] = {}
