@@ -71,7 +71,7 @@ def convert(
     if isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_orig_mod"):
         raise TypeError(
             f"{type(model).__name__} is scripted or compiled. Convert the model first, then "
-            "script or compile it."
+            "trace or compile it."
         )
     if isinstance(unit, functools.partial):
         options = {**unit.keywords, **options}
