@@ -3,6 +3,7 @@
 import copy
 import functools
 import io
+import pkgutil
 
 import pytest
 import torch
@@ -324,3 +325,9 @@ def test_report_is_a_table():
     ]
     with pytest.raises(AttributeError):
         report.left = ()
+
+
+def test_the_function_has_no_module_of_its_name():
+    """``import padenet.convert as c`` would give the one or the other."""
+    assert callable(padenet.convert)
+    assert "convert" not in {m.name for m in pkgutil.iter_modules(padenet.__path__)}

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.fx import Proxy
 
 from padenet import exporting, state
-from padenet.conversion.model import HOOKS
+from padenet.conversion.activations import HOOKS
 from padenet.functional import apply, check
 from padenet.nn import PAU
 from padenet.spec import Spec

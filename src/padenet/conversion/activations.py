@@ -72,6 +72,17 @@ WITHOUT_START = (
     nn.Threshold,
 )
 
+HOOKS = (
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_is_full_backward_hook",
+)
+
 
 @dataclass(frozen=True)
 class Activation:
@@ -120,10 +131,21 @@ def read_module(module: nn.Module) -> Activation | None:
             continue
         if type(module).forward is not kind.module.forward or "forward" in vars(module):
             return None
+        if not has_plain_call(module):
+            return None
         values = {name: getattr(module, name) for name in kind.defaults}
         inplace = bool(getattr(module, "inplace", False))
         return make_activation(kind, values, kind.module.__name__, inplace)
     return None
+
+
+def has_plain_call(module: nn.Module) -> bool:
+    """To call it is to call its forward, with the hooks that are known."""
+    return type(module).__call__ is nn.Module.__call__
+
+
+def has_hooks(module: nn.Module) -> bool:
+    return any(getattr(module, name, None) for name in HOOKS)
 
 
 class Unknown(NamedTuple):
@@ -147,7 +169,10 @@ def read_call(function: Any, args: Sequence[Any], given: Mapping[str, Any]) -> A
     if not isinstance(x, Unknown) or not x.tensor:
         return f"{label}: what it is called with is not a tensor of the forward"
     given.pop("training", None)
-    inplace = given.pop("inplace", False) is not False or label.endswith("_")
+    flag = given.pop("inplace", False)
+    if isinstance(flag, Unknown):
+        return f"{label}: whether it is in place is computed in the forward"
+    inplace = bool(flag) or label.endswith("_")
     values = {**kind.defaults, **given}
     if set(values) != set(kind.defaults):
         return f"{label}: it is called with {', '.join(set(values) - set(kind.defaults))}"

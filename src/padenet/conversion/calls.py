@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import MethodType
 from typing import Any
 
@@ -11,7 +11,17 @@ import torch.utils.checkpoint
 from torch import nn
 
 from padenet.conversion import operations as known
-from padenet.conversion.activations import FUNCTIONS, METHODS, Activation, Unknown, read_call
+from padenet.conversion.activations import (
+    FUNCTIONS,
+    METHODS,
+    MODULES,
+    Activation,
+    Unknown,
+    has_hooks,
+    has_plain_call,
+    read_call,
+    read_module,
+)
 from padenet.conversion.objects import HOLDERS, Chain, Objects
 from padenet.conversion.source import Source, can_decorate, read
 from padenet.conversion.values import Frame, Value, has_data
@@ -62,12 +72,19 @@ class Calls(Objects):
         if f in FUNCTIONS:
             return self.activation(f, f, args, given)
         every = [*args, *given.values()]
+        if f in known.LOOKS or f is getattr:
+            self.look(f, args)
         if (f in known.FOLDED or known.is_math(f)) and all(a.is_const() for a in every):
             if f is getattr and len(args) == 2 and isinstance(args[1].data, str):
                 return self.attribute(args[0], args[1].data)
             return self.apply(known.short(f), f, args, given)
         if f in known.LOOKS:
             return self.new("meta")
+        name = known.short(f)
+        if name in METHODS and f is getattr(torch.Tensor, name) and args:
+            return self.activation(name, f, args, given)
+        if name == "forward":  # a class's, called with a module
+            self.ask(args, "class")
         if known.is_torch(f):
             return self.step(known.short(f), f, args, given)
         if f in (enumerate, zip, reversed, list, tuple, iter, sorted, next, range, dict):
@@ -78,19 +95,49 @@ class Calls(Objects):
                 why = f"{f.__qualname__}, a function outside the class"
                 return self.inline(source, None, why, args, given)
             return self.call_unknown(f.__qualname__, args, given)
-        if isinstance(f, type) and not issubclass(f, nn.Module):
+        if isinstance(f, type) and not issubclass(f, nn.Module) and f not in (map, filter):
             self.impure += 1
             value = self.new("pack", every, "object")
             value.keys = tuple(given)
             return value
-        return self.call_unknown(known.short(f), args, given)
+        made = self.call_unknown(name, args, given)
+        if isinstance(f, type) and f in MODULES:
+            self.tell(made, f"{name}: it is made in the forward")
+        return made
+
+    def look(self, f: Any, args: list[Value]) -> None:
+        """A question about an activation, to which a unit gives another answer."""
+        if len(args) > 1 and f is isinstance:
+            given = args[1].args if args[1].op == "pack" else args[1:]
+            kinds: list[Any] = [k.data for k in given if k.is_const(type)]
+            subjects = args[0].args if args[0].op == "join" else args[:1]
+            if all(s.op == "const" for s in subjects):
+                asked = [s.data for s in subjects if s.is_const(nn.Module)]
+            else:
+                asked = list(self.whole)
+            told = tuple(k for k in kinds if k not in nn.Module.__mro__)
+            asked = [m for m in asked if isinstance(m, told)]
+        else:
+            name = args[1].data if f in (getattr, hasattr) and len(args) > 1 else ""
+            known_too = isinstance(name, str) and name != "" and name in known.OF_MODULES
+            alike = f in (id, callable, len) or known_too
+            asked = [args[0].data] if args and args[0].is_const(nn.Module) and not alike else []
+        self.ask([self.const(m) for m in asked], known.QUESTIONS.get(f, "type"))
+
+    def ask(self, values: list[Value], what: str) -> None:
+        for value in values:
+            if value.is_const(nn.Module) and value.data in self.whole:
+                self.odd[value.data] = f"a forward asks for its {what}"
 
     def call_unknown(self, name: str, args: list[Value], given: dict[str, Value]) -> Value:
         every = [*args, *given.values()]
+        made = self.unknown(name, every)
         for value in every:
             if value.op == "closure":
                 self.call_closure(value, [], {})
-        return self.unknown(name, every)
+            elif value.is_const(Hashable) and value.data in FUNCTIONS:
+                self.tell(made, f"{value.data.__name__}: it is given to {name}")
+        return made
 
     def iterate(self, f: Any, args: list[Value]) -> Value:
         if f is range or not args:
@@ -122,7 +169,9 @@ class Calls(Objects):
         if not can_decorate(function, inner):
             why = f"{function.__name__} is decorated"
         elif inspect.getattr_static(type(module), name, None) is not function:
-            why = f"{function.__qualname__}, which is called through super()"
+            inherited = any(function in vars(c).values() for c in type(module).__mro__)
+            how = "which is called through super()" if inherited else "a function outside the class"
+            why = f"{function.__qualname__}, {how}"
         first = self.const(module)
         return self.inline(source, module, why, [first, *args], given, before)
 
@@ -195,19 +244,24 @@ class Calls(Objects):
         if child in self.whole and len(every) == 1:
             value = self.apply(type(child).__name__, self.whole[child], every)
             value.activation, value.slot = self.whole[child], callee.slot or self.slots.get(child)
-            value.named = bool(given)
+            value.named, value.hooked = bool(given), has_hooks(child)
             self.write(value)
             return value
         if child in self.whole:
-            self.odd.add(child)
-        if isinstance(child, known.MOVING_MODULES) and every:
+            self.odd[child] = "it is called with more than a tensor"
+        plain = has_plain_call(child) and not has_hooks(child)
+        if isinstance(child, known.MOVING_MODULES) and every and plain:
             return self.new("move", every[:1], type(child).__name__)
+        if not has_plain_call(child):
+            return self.call_unknown(type(child).__name__, args, given)
         value = self.new("call", every, child)
         value.keys, value.slot = tuple(given), callee.slot
-        if child in self.formulas and len(every) == 1:
+        if child in self.formulas and len(every) == 1 and plain:
             value.function = self.formulas[child]
         else:
             self.impure += 1
+        if read_module(child) is not None and child not in self.whole and plain:
+            self.tell(value, f"{type(child).__name__}: it is no child of a module")
         return value
 
     def activation(
@@ -221,6 +275,13 @@ class Calls(Objects):
         found = read_call(
             function, [plain(a) for a in args], {k: plain(v) for k, v in given.items()}
         )
+        if isinstance(found, str) and ({"out", "inplace"} & given.keys() or f.__name__[-1] == "_"):
+            value = self.write_out(known.short(f), [*args, *given.values()], given.get("out"))
+            value.activation = found
+            self.made.append(value)
+            return value
+        if "input" in given and not args:  # what it acts on comes first
+            given = {"input": given["input"], **given}
         value = self.apply(known.short(f), f, args, given)
         if value.op == "apply":
             value.activation = found
@@ -231,6 +292,7 @@ class Calls(Objects):
         """An activation in place: its result has the names of its input."""
         if isinstance(value.activation, Activation) and value.activation.inplace:
             value.inplace = True
+            self.writes.append((value, value.args[0]))
             self.rebind(value.args[0], value)
 
     def method(self, base: Value, name: str, args: list[Value], given: dict[str, Value]) -> Value:
@@ -250,6 +312,14 @@ class Calls(Objects):
             return self.call_unknown(name, [base, *args], given)
         return self.step(name, function, [base, *args], given)
 
+    def write_out(self, name: str, every: list[Value], out: Value | None = None) -> Value:
+        """A result that is, or may be, written into ``out`` or the first argument."""
+        value = self.unknown(name, every)
+        out = out or every[0]
+        self.writes.append((value, out))
+        self.rebind(out, value)
+        return value
+
     def put_into(self, base: Value, value: Value) -> None:
         if base.op != "pack":
             self.impure += 1
@@ -264,9 +334,11 @@ class Calls(Objects):
             plain, f = ("maximum", torch.maximum) if plain == "max" else ("minimum", torch.minimum)
         if plain in known.META:
             return self.new("meta")
+        if "out" in given:
+            return self.write_out(name, every, given["out"])
         if plain in known.ELEMENTWISE:
             value = self.apply(plain, f, args, given)
-            value.inplace = (written or "out" in given) and value.op == "apply"
+            value.inplace = written and value.op == "apply"
         elif plain in known.CASTS and every:
             value = self.apply("to", lambda x, *_, **__: x, args, given)
         elif plain in known.PRODUCTS:
@@ -281,5 +353,6 @@ class Calls(Objects):
                 if arg.op == "closure":
                     self.call_closure(arg, [], {})
         if written and args:
+            self.writes.append((value, args[0]))
             self.rebind(args[0], value)
         return value

@@ -47,6 +47,7 @@ class Expressions(Calls):
             key = self.eval(target.slice)
             if base.op == "pack" and base.data == "dict":
                 base.keys += (key.data if key.is_const(str) else "",)
+            self.writes.append((self.new("other", [value]), base))
             self.put(base, value, ast.unparse(target))
         elif isinstance(target, ast.Attribute):
             self.put(self.eval(target.value), value, ast.unparse(target))
@@ -94,7 +95,9 @@ class Expressions(Calls):
         self.frame.owner.reads.append((node.id, self.clock))
         while frame is not None:
             if node.id in frame.env:
-                return frame.env[node.id]
+                found = frame.env[node.id]
+                shared = node.id in frame.source.shared and found.op != "closure"
+                return self.unknown(node.id, [found]) if shared else found
             frame = frame.outer
         function: Any = self.frame.source.function
         free = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
@@ -104,6 +107,8 @@ class Expressions(Calls):
         except ValueError:  # an empty cell
             return self.unknown(node.id)
         found = function.__globals__.get(node.id, getattr(builtins, node.id, self))
+        if node.id in self.stored and isinstance(found, PLAIN):
+            return self.new("meta")
         return self.unknown(node.id) if found is self else self.object_of(found)
 
     def on_NamedExpr(self, node: ast.NamedExpr) -> Value:
@@ -202,6 +207,8 @@ class Expressions(Calls):
     def on_Compare(self, node: ast.Compare) -> Value:
         parts = [self.eval(node.left), *map(self.eval, node.comparators)]
         name = type(node.ops[0]).__name__
+        if not any(p.is_const(type(None)) for p in parts):
+            self.ask(parts, "identity")
         if len(parts) == 2 and name in COMPARE:
             x, y = parts
             if name in ("Is", "IsNot"):
@@ -257,13 +264,16 @@ class Expressions(Calls):
         if callee is None:
             assert base is not None
             return self.method(base, node.func.attr, args, given)  # type: ignore[attr-defined]
-        if callee.is_const() and callee.data is super and not args:
-            return self.super_of()
+        if callee.is_const() and callee.data is super:
+            return self.super_of(args)
         return self.call(callee, args, given)
 
-    def super_of(self) -> Value:
+    def super_of(self, args: list[Value]) -> Value:
+        known = len(args) == 2 and args[0].is_const(type) and args[1].is_const(nn.Module)
+        if known and isinstance(args[1].data, args[0].data):
+            return self.const(super(args[0].data, args[1].data))
         function, module = self.frame.source.function, self.frame.owner.module
         free = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        if "__class__" in free and isinstance(module, free["__class__"].cell_contents):
+        if not args and "__class__" in free and isinstance(module, free["__class__"].cell_contents):
             return self.const(super(free["__class__"].cell_contents, module))
         return self.unknown("super")

@@ -5,10 +5,19 @@ once. What is not understood becomes an unknown value, and so does what comes of
 """
 
 import ast
+import sys
+from collections.abc import Hashable
 from typing import Any
 
+from padenet.conversion.activations import FUNCTIONS
 from padenet.conversion.expressions import Expressions
+from padenet.conversion.operations import PLAIN
 from padenet.conversion.values import Frame, Value
+
+
+def is_store(node: ast.Name) -> bool:
+    return isinstance(node.ctx, (ast.Store, ast.Del))
+
 
 ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
@@ -96,11 +105,32 @@ class Flow(Expressions):
         value = self.binary(s.op, x, y)
         if isinstance(s.target, ast.Name):
             value.inplace = value.op == "apply"
+            self.writes.append((value, x))
             self.rebind(x, value)
             self.frame.env[s.target.id] = value
             self.record(s, value, s.target.id)
         else:
             self.bind(s.target, value)
+        return True
+
+    def do_Import(self, s: ast.Import) -> bool:
+        for alias in s.names:
+            name = alias.name if alias.asname else alias.name.partition(".")[0]
+            found = sys.modules.get(name)
+            value = self.unknown(name) if found is None else self.const(found)
+            self.frame.env[alias.asname or name] = value
+        return True
+
+    def do_ImportFrom(self, s: ast.ImportFrom) -> bool:
+        function: Any = self.frame.source.function
+        scope = function.__globals__
+        package = scope.get("__package__") or ""
+        home = package.split(".")[: len(package.split(".")) - s.level + 1] if s.level else []
+        place = sys.modules.get(".".join([*home, *([s.module] if s.module else [])]))
+        for alias in s.names:
+            found = getattr(place, alias.name, self)
+            value = self.unknown(alias.name) if found is self else self.object_of(found)
+            self.frame.env[alias.asname or alias.name] = value
         return True
 
     def do_FunctionDef(self, s: ast.FunctionDef) -> bool:
@@ -137,6 +167,8 @@ class Flow(Expressions):
         before = {n: env[n] for n in names & env.keys() if env[n].op not in ("const", "closure")}
         around = {n: self.new("join", [v]) for n, v in before.items()}
         env.update(around)
+        stored = {n.id for n in ast.walk(s) if isinstance(n, ast.Name) and is_store(n)}
+        env.update({n: self.changing(n, env[n]) for n in stored & env.keys() - before.keys()})
         self.frame.loops += 1
         begin()
         self.block(s.body)
@@ -149,7 +181,20 @@ class Flow(Expressions):
             else:
                 join.add(after)
                 env[name] = self.new("join", [before[name], after])
+        for name in stored & env.keys() - before.keys():
+            env[name] = self.changing(name, env[name])
         self.block(s.orelse)
+
+    def changing(self, name: str, value: Value) -> Value:
+        """What a loop sets anew: a number or a function that is another one each time."""
+        if value.is_const(*PLAIN):
+            return self.new("meta") if value.data is not None else self.unknown(name)
+        if value.op not in ("const", "closure"):
+            return value
+        made = self.unknown(name)
+        if value.is_const(Hashable) and value.data in FUNCTIONS:
+            self.tell(made, f"{value.data.__name__}: a loop sets {name}")
+        return made
 
     def do_With(self, s: ast.With) -> bool:
         for item in s.items:

@@ -47,13 +47,16 @@ def is_elementwise(value: Value) -> bool:
 
 
 def inside(value: Value, stop: Value | None = None) -> tuple[set[Value], set[Value]]:
-    """The steps of the formula that ends in ``value``, and the tensors that it begins with."""
+    """The steps of the formula that ends in ``value``, and the tensors that it begins with.
+
+    What a module with hooks gives is no step of a formula: only the module itself can be replaced.
+    """
     steps, leaves, stack = set(), set(), [value]
     while stack:
         v = stack.pop()
         if v in steps or (v.op == "const" and not v.live):
             continue
-        if is_elementwise(v) and v is not stop:
+        if is_elementwise(v) and v is not stop and not v.hooked:
             steps.add(v)
             stack += v.args
         else:

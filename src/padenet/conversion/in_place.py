@@ -1,5 +1,7 @@
 """Calls in place, whose result a unit would not write where others look for it."""
 
+from padenet.conversion.activations import Activation
+from padenet.conversion.formulas import inside
 from padenet.conversion.operations import ALIASES
 from padenet.conversion.roles import Net
 from padenet.conversion.values import Record, Value
@@ -31,6 +33,56 @@ def is_lost(value: Value, net: Net) -> bool:
     return False
 
 
+Writes = list[tuple[Value, Value]]
+"""What was written, or the call in which that was done, and into what."""
+
+
+def all_writes(writes: Writes, net: Net) -> Writes:
+    """``writes`` and the calls of modules that write into what they are given."""
+    owners = {v: (module, name) for module, ins in net.inputs.items() for name, v in ins.items()}
+    found = list(writes)
+    seen: set[tuple[Value, Value]] = set()
+    for _, target in found:  # which grows
+        for v in aliased(target) & owners.keys():
+            new = [pair for pair in net.given(*owners[v]) if pair not in seen]
+            seen.update(new)
+            found += new
+    return found
+
+
+def is_overwritten(value: Value, leaf: Value, net: Net, writes: Writes) -> bool:
+    """A formula reads what has been written since its beginning, or it writes for others too."""
+    if isinstance(value.activation, Activation):
+        return False
+    steps = inside(value, leaf)[0]
+    begun = min(v.time for v in steps)
+    inner = steps - {value}
+    for v in inner:
+        if v.inplace and (any(u not in steps for u in v.uses()) or is_lost(v, net)):
+            return True
+    for written, target in writes:
+        if written is value or not begun <= written.time < value.time or written.dead:
+            continue
+        memory = aliased(target)
+        for v in (*inner, leaf):
+            later = (u for u in v.uses() if u in steps and u.time > written.time)
+            if v.time < written.time and any(later) and aliased(v) & memory:
+                return True
+    return False
+
+
+def aliased(value: Value) -> set[Value]:
+    """What ``value`` may share memory with, of what was there before."""
+    found: set[Value] = set()
+    stack = [value]
+    while stack:
+        v = stack.pop()
+        if v not in found and v.op != "const":
+            found.add(v)
+            stack += v.args if is_alias(v) else []
+    return found
+
+
 def is_alias(v: Value) -> bool:
     """It may share memory with its arguments."""
     return (
@@ -46,5 +98,5 @@ def names_to_bind(record: Record) -> list[str]:
     if not value.inplace:
         return []
     names = [n for n, v in record.env.items() if v is value and n != record.target]
-    later = {n for n, time in frame.owner.reads if record.in_loop or time > value.time}
+    later = {n for n, time in frame.owner.reads if record.in_loop or time >= value.time}
     return [n for n in names if n in later]

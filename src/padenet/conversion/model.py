@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from padenet.conversion.activations import Activation, Beginning, find_beginning
+from padenet.conversion.activations import HOOKS, Activation, Beginning, find_beginning
 from padenet.conversion.calibration import Seen
 from padenet.conversion.calibration import calibrate as fit_to_inputs
 from padenet.conversion.forward import Change, rewrite, set_methods
@@ -19,16 +19,6 @@ from padenet.conversion.sites import Site
 from padenet.conversion.survey import Survey
 from padenet.nn import PAU
 
-HOOKS = (
-    "_forward_hooks",
-    "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-    "_forward_pre_hooks",
-    "_forward_pre_hooks_with_kwargs",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-    "_is_full_backward_hook",
-)
 KEY_HOOKS = (
     "_state_dict_hooks",
     "_state_dict_pre_hooks",
@@ -85,7 +75,7 @@ def convert(
     if isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_orig_mod"):
         raise TypeError(
             f"{type(model).__name__} is scripted or compiled. Convert the model first, then "
-            "script or compile it."
+            "trace or compile it."
         )
     if isinstance(unit, functools.partial):
         options = {**unit.keywords, **options}

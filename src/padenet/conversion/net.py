@@ -11,6 +11,7 @@ from padenet.conversion.formulas import formula_of, identify, inside
 from padenet.conversion.operations import WRAPPERS, is_torch
 from padenet.conversion.roles import Net
 from padenet.conversion.source import can_decorate, read
+from padenet.conversion.stored import reached_by
 from padenet.conversion.values import Frame, Value
 
 
@@ -21,6 +22,9 @@ class Forwards(Flow):
         super().__init__()
         self.net = Net(root)
         self.unread: dict[nn.Module, str] = {}
+        classes = {type(module) for module in root.modules()}
+        self.reached = {cls: reached_by(cls) for cls in classes}
+        self.stored = set().union(*(r.stores for r in self.reached.values()))
         self.inner: set[nn.Module] = set()  # what is inside a module that is an activation
         for holder in root.modules():
             for name, child in holder._modules.items():

@@ -1,7 +1,7 @@
 """Values of the objects that a forward reaches: modules, their attributes, lists, settings."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import MethodType, ModuleType
 from typing import Any
 
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from padenet.conversion import operations as known
-from padenet.conversion.activations import Activation
+from padenet.conversion.activations import FUNCTIONS, Activation
 from padenet.conversion.values import Frame, Record, Slot, Value
 
 HOLDERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
@@ -36,7 +36,9 @@ class Objects:
         self.formulas: dict[nn.Module, Callable[..., Any]] = {}
         self.records: list[Record] = []
         self.made: list[Value] = []
-        self.odd: set[nn.Module] = set()  # activations that are given more than a tensor
+        self.writes: list[tuple[Value, Value]] = []  # what was written, into what
+        self.odd: dict[nn.Module, str] = {}  # activations that a unit cannot stand for, and why
+        self.stored: set[str] = set()  # names of attributes that a forward sets
         self.slots: dict[nn.Module, Slot] = {}  # where each is held first
         self.clock = self.impure = self.depth = 0
         self.dead = False
@@ -59,6 +61,11 @@ class Objects:
         value.known = False
         self.impure += 1
         return value
+
+    def tell(self, value: Value, why: str) -> None:
+        """The report says that an activation is left, and why."""
+        value.activation = why
+        self.made.append(value)
 
     def pack(self, parts: list[Value]) -> Value:
         return self.new("pack", parts, "list")
@@ -124,14 +131,27 @@ class Objects:
 
     def module_attribute(self, holder: nn.Module, name: str) -> Value:
         own = vars(holder)
+        own_act = self.whole.get(holder)
+        lost = name not in known.OF_MODULES or name == "__class__"
+        if own_act and (lost or (name == "forward" and own_act.inplace)):
+            self.odd[holder] = f"a forward reads its {name}"
         for table in ("_parameters", "_buffers"):
             if name in own[table]:
                 found = own[table][name]
                 return self.const(None) if found is None else self.new("tensor", data=found)
         if name in own["_modules"]:
+            if name in self.stored and own["_modules"][name] in self.whole:
+                self.odd[own["_modules"][name]] = "a forward sets it"
             return self.child(holder, name)
         if name == "training":
             return self.new("meta")
+        if name in self.stored:
+            held = own.get(name)
+            plain = isinstance(held, (bool, int, float, str))
+            value = self.new("meta") if plain else self.unknown(name)
+            if isinstance(held, Hashable) and held in FUNCTIONS:
+                self.tell(value, f"{held.__name__}: a forward sets {name}")
+            return value
         if name in own:
             return self.object_of(own[name])
         found = inspect.getattr_static(type(holder), name, self)

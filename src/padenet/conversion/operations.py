@@ -54,6 +54,9 @@ FOLDED = {float, int, bool, abs, min, max, round, torch.tensor, torch.as_tensor,
 """Called with constants only they give one."""
 CHANGERS = _names("append extend insert add update setdefault appendleft put")
 LOOKS = {len, isinstance, hasattr, id, repr, str, type, callable, issubclass}
+OF_MODULES = frozenset(dir(nn.Module()))
+"""What every module has, a unit too."""
+QUESTIONS = {getattr: "attributes", hasattr: "attributes", repr: "name", str: "name"}
 MOVING_MODULES = (
     nn.Identity,
     nn.Flatten,

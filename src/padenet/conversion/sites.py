@@ -10,7 +10,7 @@ from torch import nn
 from padenet.conversion.activations import Activation
 from padenet.conversion.formulas import identify, inside, is_part
 from padenet.conversion.forward import Change
-from padenet.conversion.in_place import names_to_bind
+from padenet.conversion.in_place import all_writes, is_overwritten, names_to_bind
 from padenet.conversion.net import Forwards
 from padenet.conversion.source import walk
 from padenet.conversion.values import Frame, Record, Slot, Value
@@ -51,7 +51,9 @@ class Site:
         me = name_in(record, lambda v: v.is_const(nn.Module) and v.data is self.module)
         argument = _argument(record, self.leaf)
         names = tuple(dict.fromkeys(n for r in self.records for n in names_to_bind(r)))
-        if me is None or (unit and argument is None) or (names and record.frame.outer is not None):
+        lost = bool(unit) and _binds(record.node, argument)
+        lost = lost or bool(names and record.frame.outer is not None)
+        if me is None or lost or (unit and argument is None):
             return None
         return Change(me, unit, argument or "", names)
 
@@ -77,6 +79,14 @@ def _argument(record: Record, leaf: Value) -> ast.expr | str | None:
     return name_in(record, lambda v: v is leaf)
 
 
+def _binds(node: ast.AST, kept: ast.AST | str | None) -> bool:
+    """``node`` gives a value a name outside of ``kept``."""
+    if node is kept:
+        return False
+    parts = ast.iter_child_nodes(node)
+    return isinstance(node, ast.NamedExpr) or any(_binds(part, kept) for part in parts)
+
+
 @dataclass
 class Found:
     """``by_slot`` are the calls of modules that are activations, ``functions`` the rest."""
@@ -91,10 +101,11 @@ class Found:
 
 def find(flow: Forwards) -> Found:
     known: dict[Value, tuple[Value, Activation]] = {}
+    writes = all_writes(flow.writes, flow.net)
     for value in flow.made:
         if not value.dead and value.op == "apply":
             found = identify(value)
-            if found is not None:
+            if found is not None and not is_overwritten(value, found[0], flow.net, writes):
                 known[value] = found
     whole = _absorb(known)
     by_value: dict[Value, list[Record]] = {}

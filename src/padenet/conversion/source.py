@@ -19,10 +19,20 @@ class Source(NamedTuple):
     name: str
     function: FunctionType
 
+    @property
+    def shared(self) -> set[str]:
+        """Names that a function inside sets here: their values are not known."""
+        return _shared(self.tree)
+
     def private(self, name: str) -> str:
         """What the compiler makes of a name that begins with two underscores."""
         hidden = self.name and name.startswith("__") and not name.endswith("__")
         return f"_{self.name.lstrip('_')}{name}" if hidden else name
+
+
+@lru_cache(maxsize=256)
+def _shared(tree: Function) -> set[str]:
+    return {n for node in ast.walk(tree) if isinstance(node, ast.Nonlocal) for n in node.names}
 
 
 _read: dict[tuple[str, CodeType], Source | str] = {}
@@ -114,11 +124,14 @@ def _wrap(
 ) -> CodeType:
     """``tree`` compiled where it has the free names of a function and is in a class."""
     body: Any = ast.Expr(tree) if isinstance(tree, ast.Lambda) else tree
+    bodies: list[Any] = [body]
     if owner:
-        body = _class(owner, body)
+        bodies = [_class(owner, body)]
+        if owner not in free:  # elsewhere the class is a global
+            bodies.insert(0, ast.Global([owner]))
     taken = [ast.arg(n) for n in free]
     args = ast.arguments([], taken, None, [], [], None, [])
-    outer: Any = ast.FunctionDef("outer", args, [body], [], None)
+    outer: Any = ast.FunctionDef("outer", args, bodies, [], None)
     if sys.version_info >= (3, 12):
         outer.type_params = []
     imports: list[Any] = [ast.Import([ast.alias(n)]) for n in imported]

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterator
+from keyword import iskeyword
 from types import BuiltinFunctionType, CodeType, FunctionType
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from padenet.conversion.activations import FUNCTIONS, NAMES, WITHOUT_START, Activation
 from padenet.conversion.in_place import is_lost, names_to_bind
 from padenet.conversion.net import Forwards
+from padenet.conversion.objects import HOLDERS
 from padenet.conversion.places import Place
 from padenet.conversion.report import Left
 from padenet.conversion.roles import OUTRIGHT, UNKNOWN, is_quantised, why_left
@@ -30,6 +32,7 @@ class Survey:
         self.flow = Forwards(holder.get_submodule("root"))
         self.found = find(self.flow)
         self.parents = list(self._parents())
+        self.closed = self._closed()
         self._tell_unread()
         self.taken: set[tuple[nn.Module, str]] = set()
         self.places = list(self._places())
@@ -97,13 +100,14 @@ class Survey:
                 like = self._like(path, "linear2", None)
                 yield Place(name_of(f"{path}.activation"), parent, "activation", found, like)
             for site in sorted(functions.get(parent, []), key=lambda s: s.line):
+                site.why = site.why or self.closed.get(parent, "")
                 if site.why or site.change("unit") is None:
                     why = site.why or "its argument cannot be written where it is called"
                     self.left.append(
                         Left(name_of(path), f"{site.activation}: {why} ({site.where})")
                     )
                     continue
-                attr = _free(parent, site.activation.unit, self.taken)
+                attr = self._free(parent, site.activation.unit)
                 like = self._like(path, None, _maker(site))
                 name = name_of(f"{path}.{attr}")
                 place = Place(name, parent, attr, site.activation, like, sites=(site,))
@@ -121,7 +125,7 @@ class Survey:
         """The slot itself, for its first call, and a place for each further one."""
         found, like = self.flow.whole[child], self._like(path, attr, child)
         own = [s for s in sites if s.records and not s.why and s.change("unit") is not None]
-        more = [] if self.share else own[1:]
+        more = [] if self.share else [s for s in own[1:] if s.module not in self.closed]
         served = tuple(s for s in sites if s not in more)
         first = Place(name_of(f"{path}.{attr}"), parent, attr, found, like, child, sites=served)
         if not sites and parent is not self.holder and not isinstance(parent, LAYERS):
@@ -132,7 +136,7 @@ class Survey:
         for site in more:
             inner = paths[parent].removeprefix(paths[site.module]).strip(".")
             label = f"{inner}_{attr}".replace(".", "_") if inner else attr
-            new = _free(site.module, label, self.taken)
+            new = self._free(site.module, label)
             name = name_of(f"{paths[site.module]}.{new}")
             yield self._judge(Place(name, site.module, new, found, like, child, first, (site,)))
 
@@ -156,7 +160,7 @@ class Survey:
         elif any(is_quantised(v, self.flow.net) for v in values):
             place.never = "its input is quantised"
         elif place.module in self.flow.odd:
-            place.never = "it is called with more than a tensor"
+            place.never = self.flow.odd[place.module]
         elif any(v.named and not _changes(s) for s in place.sites for v in s.values):
             place.never = "it is called with a keyword where the text cannot be changed"
         elif any(v.inplace and is_lost(v, self.flow.net) for v in values) or not all(
@@ -165,6 +169,29 @@ class Survey:
             place.never = f"{place.activation} writes into what is read through another name"
         place.why = place.why or why_left(place.activation, values, self.flow.net)
         return place
+
+    def _free(self, module: nn.Module, name: str) -> str:
+        """``name``, or ``name_2``, ``name_3``, ...: one that the module does not use."""
+        name = name if name.isidentifier() and not iskeyword(name) else f"unit_{name}"
+        used = self.flow.stored | self.flow.reached[type(module)].asked
+        new, i = name, 1
+        while hasattr(module, new) or (module, new) in self.taken or new in used:
+            i += 1
+            new = f"{name}_{i}"
+        self.taken.add((module, new))
+        return new
+
+    def _closed(self) -> dict[nn.Module, str]:
+        """Modules to which no child can be added, and why."""
+        found: dict[nn.Module, str] = {}
+        for module in self.holder.modules():
+            if isinstance(module, HOLDERS):
+                found[module] = "it is a list of modules, where a unit would be one more"
+        for module in self.flow.net.root.modules():
+            if self.flow.reached[type(module)].searches:
+                why = f"the forward of {type(module).__name__} goes through its children"
+                found |= dict.fromkeys(module.modules(), why)
+        return found
 
     def _like(self, path: str, attr: str | None, module: nn.Module | None) -> Tensor | None:
         """A tensor near ``attr`` of the module at ``path``, whose device and dtype to take."""
@@ -206,16 +233,6 @@ def names_in(code: CodeType) -> Iterator[str]:
 def name_of(path: str) -> str:
     """The name in the model of a path from the holder."""
     return path.removeprefix(".").removeprefix("root").removeprefix(".")
-
-
-def _free(module: nn.Module, name: str, taken: set[tuple[nn.Module, str]]) -> str:
-    """``name``, or ``name_2``, ``name_3``, ...: one that the module does not use."""
-    new, i = name, 1
-    while hasattr(module, new) or (module, new) in taken:
-        i += 1
-        new = f"{name}_{i}"
-    taken.add((module, new))
-    return new
 
 
 def _floats(module: nn.Module) -> list[Tensor]:

@@ -40,6 +40,7 @@ class Value:
         "dead",
         "function",
         "home",
+        "hooked",
         "inplace",
         "keys",
         "known",
@@ -58,6 +59,7 @@ class Value:
         self.function: Callable[..., Any] | None = None
         self.activation: Activation | str | None = None
         self.inplace = self.named = False  # named: called with a keyword
+        self.hooked = False  # hooks may change what it gives
         self.live = False  # a constant that belongs to a configuration, which may change
         self.known = True
         self.slot: Slot | None = None
