@@ -82,7 +82,7 @@ def processor(record: Record) -> str:
     for (name, *case), row in busy.items():
         if name != PLAIN:
             continue
-        ratios = [row["cpu_p50"] / busy[to, *case]["cpu_p50"] for to in ("PAU", "gelu")]
+        ratios = [row["cpu_p50"] / busy[(to, *case)]["cpu_p50"] for to in ("PAU", "gelu")]
         dtype, work, threads = case
         lines.append([f"{SHORT[dtype]} {work}, {plural(threads)}", *(f"{v:.1f}" for v in ratios)])
     return draw([f"processor time, {PLAIN}", "× PAU", "× gelu"], lines)
