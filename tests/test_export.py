@@ -1,5 +1,8 @@
 """``torch.export``, ONNX, ``torch.jit.trace``, ``make_fx`` record the formula, not constants."""
 
+import os
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -20,6 +23,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of torch, used by its exporters
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
+COMPILER = shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++")
 HUGE = torch.tensor([0.0, 1e-30, 3.0, -3.0, 1e5, -1e5, 1e30, -1e30]).reshape(2, 4)
 
 
@@ -311,3 +315,20 @@ def test_jit_trace_saves_and_loads(tmp_path):
     torch.jit.trace(unit, batch(3)).save(tmp_path / "unit.pt")
     loaded = torch.jit.load(tmp_path / "unit.pt")
     assert_near(loaded(batch(5)), unit(batch(5)), 16)
+
+
+@pytest.mark.skipif(not COMPILER, reason="no C++ compiler")
+@pytest.mark.filterwarnings("ignore")  # what Inductor says of itself
+@pytest.mark.parametrize("fixed", [False, True], ids=["units", "frozen"])
+def test_aot_inductor(fixed, tmp_path):
+    """Of every form, with groups and any batch: compiled ahead of time, the same numbers."""
+    model = Every(CASES)
+    model = (padenet.freeze(model) if fixed else model).eval()
+    size = torch.export.Dim("n", min=2)
+    with torch.no_grad():
+        program = torch.export.export(model, (batch(3),), dynamic_shapes=({0: size},))
+        path = str(tmp_path / "net.pt2")
+        torch._inductor.aoti_compile_and_package(program, package_path=path)
+        compiled = torch._inductor.aoti_load_package(path)
+        for x in (batch(3), batch(7), HUGE):
+            assert_near(compiled(x), model(x), 16)
