@@ -18,7 +18,7 @@ pytestmark = QUIET
 
 
 class Block(nn.Module):
-    """A residual block that a subclass sometimes passes by."""
+    """A residual block; a subclass sometimes passes it by."""
 
     def __init__(self):
         super().__init__()
@@ -28,7 +28,7 @@ class Block(nn.Module):
         return self.last(F.relu(self.lin(x)))
 
     def drops(self):
-        raise NotImplementedError
+        return False
 
     def forward(self, x):
         if self.training and self.drops():

@@ -50,6 +50,23 @@ class Grid(NamedTuple):
     inside: Tensor
 
 
+class Memory(NamedTuple):
+    """Where a kernel that holds the steps of units alike finds them, and what it needs besides.
+
+    ``addresses`` are int64 (rows, 2): where a and b of each row lie. ``old`` has the coefficients
+    before the step, (rows, terms) each, of their dtype. ``counts`` are int64 (3, rows): steps,
+    held, since.
+    """
+
+    addresses: Tensor
+    old: tuple[Tensor, Tensor]
+    least: Tensor
+    grid: Grid
+    counts: Tensor
+    spec: Spec
+    most: float
+
+
 class Held(NamedTuple):
     """New coefficients, and whether the step was cut (not: measured otherwise)."""
 

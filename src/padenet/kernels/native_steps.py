@@ -23,7 +23,6 @@ from padenet.kernels.native import (
     refuses,
     thread_count,
 )
-from padenet.spec import Spec
 
 _HOLD = struct.Struct("=11Q7q4dq")
 _SHORTEN = struct.Struct("=2Q2q3d")
@@ -36,24 +35,10 @@ def can_hold(a: Tensor, b: Tensor) -> bool:
 
 
 class Rows:
-    """Units alike in memory, and what holds their steps: ``padenet.trust.hold``.
+    """Units alike in memory, and what holds their steps: ``padenet.trust.hold``."""
 
-    Args:
-        addresses: int64 (rows, 2): where a and b of each row lie.
-        old: (rows, terms) each: the coefficients before the step, of their dtype.
-        counts: int64 (3, rows): steps, held, since.
-    """
-
-    def __init__(
-        self,
-        addresses: Tensor,
-        old: Sequence[Tensor],
-        least: Tensor,
-        grid: trust.Grid,
-        counts: Tensor,
-        spec: Spec,
-        most: float,
-    ):
+    def __init__(self, memory: trust.Memory):
+        addresses, old, least, grid, counts, spec, most = memory
         a, b = old
         self.tensors = (addresses, a, b, least, *grid, *counts)
         self.numbers = (

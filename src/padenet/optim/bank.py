@@ -132,8 +132,11 @@ class Bank:
             pairs = zip(self.sizes, self.parameters[i::2], strict=True)
             columns.append(torch.cat([torch.arange(k) * pitch + p.data_ptr() for k, p in pairs]))
         addresses = torch.stack(columns, 1).to(self.least.device)
-        rest = self.old, self.least, self.grid, self.counts, self.spec, self.most
-        return self.kernel.Rows(addresses, *rest)
+        old = (self.old[0], self.old[1])
+        memory = trust.Memory(
+            addresses, old, self.least, self.grid, self.counts, self.spec, self.most
+        )
+        return self.kernel.Rows(memory)
 
     def _count(self, cut: Tensor) -> None:
         self.steps += 1

@@ -19,7 +19,6 @@ from torch import Tensor
 from padenet import trust
 from padenet.kernels.gpu.plan import power_of_two
 from padenet.kernels.layout import is_dense
-from padenet.spec import Spec
 
 PIECE = 8192  # elements of a gradient that a program takes at a time
 ABREAST = 1024  # programs at most, each of which leaves a sum
@@ -120,24 +119,10 @@ def _remember(
 
 
 class Rows:
-    """Units alike in memory, and what holds their steps: ``padenet.trust.hold``.
+    """Units alike in memory, and what holds their steps: ``padenet.trust.hold``."""
 
-    Args:
-        addresses: int64 (rows, 2): where a and b of each row lie.
-        old: (rows, terms) each: the coefficients before the step, of their dtype.
-        counts: int64 (3, rows): steps, held, since.
-    """
-
-    def __init__(
-        self,
-        addresses: Tensor,
-        old: Sequence[Tensor],
-        least: Tensor,
-        grid: trust.Grid,
-        counts: Tensor,
-        spec: Spec,
-        most: float,
-    ):
+    def __init__(self, memory: trust.Memory):
+        addresses, old, least, grid, counts, spec, most = memory
         m, n = (t.shape[1] for t in old)
         self.sizes = {
             "COUNT_A": m, "SIZE_A": power_of_two(m),
