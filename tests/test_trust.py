@@ -1,5 +1,8 @@
 """How far a unit may move in a step: the rules, against the unit itself in float64."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given
@@ -190,3 +193,11 @@ def test_the_kernels_do_the_same(name, form, groups, dtype):
         torch.testing.assert_close(value, p.detach(), rtol=rtol, atol=1e-12, equal_nan=True)
     for counted in "steps", "held", "since":
         assert torch.equal(getattr(fast, counted), getattr(plain, counted)), counted
+
+
+def test_the_library_has_room_for_the_grid():
+    """Its arrays are on the stack: points in whole vectors of any width, and every coefficient."""
+    text = (Path(__file__).parent.parent / "native" / "steps.h").read_text()
+    room = int(re.search(r"MAX_POINTS = (\d+)", text)[1])
+    count = trust.INSIDE + 2 * len(trust.FAR)
+    assert count <= room and count % 8 == 0
