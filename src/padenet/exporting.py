@@ -18,7 +18,8 @@ of ``free`` are as far off as the rounding of Q moves them. Two ways lead here:
 - ``forward`` takes coefficients whose values an exporter does not show. It takes the degrees for
   what they say, and allows for coefficients that add up to 2^14.
 - ``fixed`` knows the values: it leaves out what is zero, finds L, and records the long formula of
-  ``reference`` where r_P + r_Q is above ``PROMISE``. Where m = n + 1 it divides P by a zero z,
+  ``reference`` where r_P + r_Q is above ``PROMISE``. It divides P and Q by b_n, so that A begins
+  with x^n itself: one product less. Where m = n + 1 it divides P by a zero z besides,
 
       F(x) = R(c) / Q(c) (x - z)                                    P(x) = R(x) (x - z)
 
@@ -51,23 +52,25 @@ TINY = 2.0**-100  # numbers below are not counted on to keep their bits
 Rows = tuple[tuple[float, ...], ...]  # the coefficients of each group
 
 
-class Factors(NamedTuple):
-    """P(x) = R(x) (x - z) of each group."""
+class Values(NamedTuple):
+    """Coefficients in parts of b_n, of each group; ``a`` those of R where ``z`` are zeros of P."""
 
-    R: Rows
-    z: tuple[float, ...]
+    a: Rows
+    b: Rows
+    q: tuple[float, ...]
+    z: tuple[float, ...] | None = None
 
 
 class Plan(NamedTuple):
     """L, and which coefficients are there: the others are zero. The last of each is the degree.
 
-    ``a`` is what is there of P, or of R where P is taken apart.
+    ``values`` are what to record in place of the coefficients: these are of P or R as they say.
     """
 
     limit: float
     a: tuple[bool, ...]
     b: tuple[bool, ...]
-    factors: Factors | None = None
+    values: Values | None = None
 
 
 def forward(x: Tensor, a: Tensor, b: Tensor, spec: Spec) -> Tensor:
@@ -87,12 +90,15 @@ def fixed(x: Tensor, a: Tensor, b: Tensor, rows_a: Rows, rows_b: Rows, spec: Spe
     if plan is None:
         return reference.forward(x, a, b, None, spec)
     if torch.jit.is_tracing():  # which warns of every new constant
-        plan = plan._replace(a=_present(rows_a, 1), factors=None)
-    if plan.factors is None:
+        plan = plan._replace(a=_present(rows_a, 1), b=_present(rows_b, spec.constant), values=None)
+    if (values := plan.values) is None:
         return _short(x, a, b, plan, spec)
     options: Any = {"dtype": reference.compute_dtype(x), "device": x.device}
-    rows = [(*R, z) for R, z in zip(*plan.factors, strict=True)]
-    return _short(x, torch.tensor(rows if a.ndim == 2 else rows[0], **options), b, plan, spec)
+    zeros = values.z or (0.0,) * len(values.q)
+    tops = [(*row, z) for row, z in zip(values.a, zeros, strict=True)]
+    bottoms = [(*row, q) for row, q in zip(values.b, values.q, strict=True)]
+    recorded = (rows if a.ndim == 2 else rows[0] for rows in (tops, bottoms))
+    return _short(x, *(torch.tensor(rows, **options) for rows in recorded), plan, spec)
 
 
 def count_operations(a: Tensor, b: Tensor, spec: Spec) -> int:
@@ -122,24 +128,49 @@ def find_plan(rows_a: Rows, rows_b: Rows, spec: Spec, dtype: torch.dtype) -> Pla
     m, n = len(present_a) - 1, len(present_b) - spec.constant
     if not (m and n):
         return Plan(1.0, present_a, present_b)
-    bottoms = [(*[0.0] * (1 - spec.constant), *row)[: n + 1] for row in rows_b]
-    sums = [sum(map(abs, row)) for row in (*rows_a, *bottoms)]
+    given = Values(rows_a, rows_b, (spec.q,) * len(rows_a))
+    plan = _bound(given, n, spec, dtype)
+    values = _divide(given, n, spec)
+    if plan is None or values is None or (shorter := _bound(values, n, spec, dtype)) is None:
+        return plan
+    factors = _find_factors(values, m) if m == n + 1 and present_a[0] else None
+    if factors and (shortest := _bound(factors, n, spec, dtype)):
+        return shortest._replace(values=factors)
+    return shorter._replace(values=values)
+
+
+def _bound(values: Values, n: int, spec: Spec, dtype: torch.dtype) -> Plan | None:
+    """The plan of these values, with L; None where that is too small for the promise."""
+    present = _present(values.a, 1), _present(values.b, spec.constant)
+    tops = [row[: len(present[0])] for row in values.a]
+    bottoms = [(*[0.0] * (1 - spec.constant), *row)[: n + 1] for row in values.b]
+    sums = [sum(map(abs, row)) for row in (*tops, *bottoms)]
     growth = max(math.frexp(max(sums))[1], 0)
     exponent = (ROOM[dtype] + 8 - growth) // n
     if not all(map(math.isfinite, sums)) or exponent < LEAST:
         return None
     limit = 2.0**exponent
-    rests = [_rest([abs(b_0) + spec.q, *bottom], limit) for b_0, *bottom in bottoms]
-    if any(_rest(a[: m + 1], limit) + r > PROMISE for a, r in zip(rows_a, rests, strict=True)):
+    zeros = values.z or (0.0,) * len(tops)
+    for top, z, (b_0, *bottom), q in zip(tops, zeros, bottoms, values.q, strict=True):
+        rest = _rest([abs(b_0) + abs(q), *bottom], limit)
+        if _rest(top, limit) + abs(z) / limit + rest > PROMISE:
+            return None
+    return Plan(limit, *present)
+
+
+def _divide(given: Values, n: int, spec: Spec) -> Values | None:
+    """All in parts of b_n, or of |b_n| where Q takes A without its sign; None where bits are lost."""
+    leading = [row[n - 1 + spec.constant] for row in given.b]
+    if not all(leading):
         return None
-    factors = _find_factors(rows_a, m) if m == n + 1 and present_a[0] else None
-    if factors:
-        far = [_rest(R, limit) + abs(z) / limit for R, z in zip(*factors, strict=True)]
-        most = max(sum(map(abs, R)) for R in factors.R)
-        worst = max(map(sum, zip(far, rests, strict=True)))
-        if most <= 2.0 ** (growth + 6) and worst <= PROMISE:
-            return Plan(limit, _present(factors.R, 1), present_b, factors)
-    return Plan(limit, present_a, present_b)
+    parts = leading if spec.form == "free" else [abs(v) for v in leading]
+    values = Values(
+        tuple(tuple(v / d for v in row) for row, d in zip(given.a, parts, strict=True)),
+        tuple(tuple(v / d for v in row) for row, d in zip(given.b, leading, strict=True)),
+        tuple(q / d for q, d in zip(given.q, parts, strict=True)),
+    )
+    numbers = (v for row in (*values.a, *values.b, values.q) for v in row)
+    return values if all(v == 0 or TINY < abs(v) < 1 / TINY for v in numbers) else None
 
 
 _found = lru_cache(find_plan)
@@ -152,14 +183,14 @@ def _plan_once(*args: Any) -> Plan | None:
 _plan_once._dynamo_marked_constant = True  # type: ignore
 
 
-def _find_factors(rows: Rows, m: int) -> Factors | None:
-    """The zero nearest to 0 of each polynomial, and what is left; None where one has no good one.
+def _find_factors(values: Values, m: int) -> Values | None:
+    """P taken apart at its zero nearest to 0, in each group; None where one has no good one.
 
     With a_s z^s the largest of all a_j z^j, R is found from a_0 upwards below s and from a_m
     downwards above it: |R_j x^j| (|x| + |z|) is then below m |a_s x^s| + |a_j x^j| everywhere.
     """
     found = []
-    for row in rows:
+    for row in values.a:
         a = np.array(row[: m + 1])
         if a[0] == 0:
             found.append((tuple(row[1 : m + 1]), 0.0))
@@ -180,7 +211,8 @@ def _find_factors(rows: Rows, m: int) -> Factors | None:
         if any(0 < abs(v) < TINY for v in (*R, at)):
             return None
         found.append((R, at))
-    return Factors(*zip(*found, strict=True))
+    a, z = zip(*found, strict=True)
+    return values._replace(a=a, z=z)
 
 
 def _present(rows: Rows, least: int) -> tuple[bool, ...]:
@@ -200,7 +232,7 @@ def _rest(c: Sequence[float], limit: float) -> float:
 
 
 def _short(x: Tensor, a: Tensor, b: Tensor, plan: Plan, spec: Spec) -> Tensor:
-    """F; where the plan has factors, ``a`` are the coefficients of R and behind them z."""
+    """F; where the plan has values, z stands behind those of ``a`` and q behind those of ``b``."""
     dtype = reference.compute_dtype(x)
     wide = x if x.dtype == dtype else x.to(dtype)
     if spec.form == "abs_terms":
@@ -212,20 +244,23 @@ def _short(x: Tensor, a: Tensor, b: Tensor, plan: Plan, spec: Spec) -> Tensor:
     )
     if not spec.constant:
         bottom = [None, *bottom]
+    Q: Tensor | float = spec.q
+    if plan.values:
+        bottom[-1], Q = 1.0, spread[1][-1]
     m, n = len(top) - 1, len(bottom) - 1
-    k = max(m - n, 0)
+    zero = spread[0][-1] if plan.values and plan.values.z else None
+    k = 0 if zero is not None else max(m - n, 0)
     inner = wide.clamp(-plan.limit, plan.limit) if m and n else wide
     y = _horner(top[k:], inner, inner, 0)
-    Q: Tensor | float = spec.q
     if len(bottom) > 1 or spec.constant:
         z, outer = inner, wide
         if spec.form == "abs_terms":
             z, outer = inner.abs(), wide.abs() if n > m else wide
         A = _horner(bottom, z, outer, n - m)
-        Q = (A.abs() if spec.form in ("safe", "offset") else A) + spec.q
+        Q = (A.abs() if spec.form in ("safe", "offset") else A) + Q
     y = y if isinstance(Q, float) and Q == 1 else y / Q
-    if plan.factors:
-        y = y * (wide - spread[0][-1])
+    if zero is not None:
+        y = y * (wide - zero)
     for v in reversed(top[:k]):
         y = y * wide
         if v is not None:
@@ -257,12 +292,16 @@ def _spread(c: Tensor, x: Tensor, spec: Spec) -> Sequence[Tensor]:
 
 
 def _horner(
-    coefficients: Sequence[Tensor | None], inner: Tensor, outer: Tensor, lowest: int
-) -> Tensor:
-    """The polynomial in ``inner``, but for the ``lowest`` factors, which are ``outer``."""
+    coefficients: Sequence[Tensor | float | None], inner: Tensor, outer: Tensor, lowest: int
+) -> Any:
+    """The polynomial in ``inner``, except for the ``lowest`` factors, which are ``outer``.
+
+    A number is a leading coefficient of 1, None one of 0.
+    """
     *lower, y = coefficients
     assert y is not None
     for i, c in reversed(list(enumerate(lower))):
-        y = y * (outer if i < lowest else inner)
+        z = outer if i < lowest else inner
+        y = y * z if isinstance(y, Tensor) else z
         y = y if c is None else y + c
     return y
