@@ -159,7 +159,7 @@ def _bound(values: Values, n: int, spec: Spec, dtype: torch.dtype) -> Plan | Non
 
 
 def _divide(given: Values, n: int, spec: Spec) -> Values | None:
-    """All in parts of b_n, or of |b_n| where Q takes A without its sign; None where bits are lost."""
+    """All in parts of b_n, or of |b_n| where Q has no sign of A; None where bits are lost."""
     leading = [row[n - 1 + spec.constant] for row in given.b]
     if not all(leading):
         return None
