@@ -97,8 +97,8 @@ def fixed(x: Tensor, a: Tensor, b: Tensor, rows_a: Rows, rows_b: Rows, spec: Spe
     zeros = values.z or (0.0,) * len(values.q)
     tops = [(*row, z) for row, z in zip(values.a, zeros, strict=True)]
     bottoms = [(*row, q) for row, q in zip(values.b, values.q, strict=True)]
-    recorded = (rows if a.ndim == 2 else rows[0] for rows in (tops, bottoms))
-    return _short(x, *(torch.tensor(rows, **options) for rows in recorded), plan, spec)
+    a, b = (torch.tensor(c if a.ndim == 2 else c[0], **options) for c in (tops, bottoms))
+    return _short(x, a, b, plan, spec)
 
 
 def count_operations(a: Tensor, b: Tensor, spec: Spec) -> int:
@@ -211,8 +211,7 @@ def _find_factors(values: Values, m: int) -> Values | None:
         if any(0 < abs(v) < TINY for v in (*R, at)):
             return None
         found.append((R, at))
-    a, z = zip(*found, strict=True)
-    return values._replace(a=a, z=z)
+    return values._replace(a=tuple(R for R, _ in found), z=tuple(z for _, z in found))
 
 
 def _present(rows: Rows, least: int) -> tuple[bool, ...]:
@@ -242,21 +241,20 @@ def _short(x: Tensor, a: Tensor, b: Tensor, plan: Plan, spec: Spec) -> Tensor:
         [v if there else None for v, there in zip(c, present, strict=False)]
         for c, present in zip(spread, (plan.a, plan.b), strict=True)
     )
-    if not spec.constant:
-        bottom = [None, *bottom]
     Q: Tensor | float = spec.q
+    below: list[Tensor | float | None] = [*[None] * (1 - spec.constant), *bottom]
     if plan.values:
-        bottom[-1], Q = 1.0, spread[1][-1]
-    m, n = len(top) - 1, len(bottom) - 1
+        below[-1], Q = 1.0, spread[1][-1]
+    m, n = len(top) - 1, len(below) - 1
     zero = spread[0][-1] if plan.values and plan.values.z else None
     k = 0 if zero is not None else max(m - n, 0)
     inner = wide.clamp(-plan.limit, plan.limit) if m and n else wide
     y = _horner(top[k:], inner, inner, 0)
-    if len(bottom) > 1 or spec.constant:
+    if n or spec.constant:
         z, outer = inner, wide
         if spec.form == "abs_terms":
             z, outer = inner.abs(), wide.abs() if n > m else wide
-        A = _horner(bottom, z, outer, n - m)
+        A = _horner(below, z, outer, n - m)
         Q = (A.abs() if spec.form in ("safe", "offset") else A) + Q
     y = y if isinstance(Q, float) and Q == 1 else y / Q
     if zero is not None:
