@@ -8,11 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from padenet import PAU, RPAU, functional, reference
-from padenet.coefficients import find_start
-from padenet.kernels import native, plain
-from padenet.noise import draw_key
-from padenet.spec import Spec
+from padenet import PAU, RPAU
+from padenet.core.forms import Spec
+from padenet.core.noise import draw_key
+from padenet.core.starts import find_start
+from padenet.torch import functional, reference
+from padenet.torch.kernels import native, plain
 
 FLOOR = "floor: copy (+ add)"
 COMPILED = "torch.compile of the formula"

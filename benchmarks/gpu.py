@@ -51,7 +51,7 @@ from measure import (
 )
 from table import render
 
-from padenet.kernels import gpu
+from padenet.torch.kernels import gpu
 
 # Named, for torch.compile would choose another for this process than its workers fill.
 os.environ.setdefault("TRITON_CACHE_DIR", str(Path.home() / ".triton" / "cache"))

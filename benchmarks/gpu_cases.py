@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch._inductor import config as inductor
 
 import padenet
-from padenet import reference
-from padenet.kernels import gpu
-from padenet.spec import Spec
+from padenet.core.forms import Spec
+from padenet.torch import reference
+from padenet.torch.kernels import gpu
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CHECKED = DTYPES | {"float16": torch.float16}

@@ -23,8 +23,8 @@ import triton
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from compile_gpu import build
 
-from padenet.kernels.gpu import sweeps
-from padenet.kernels.gpu.plan import SHAPE, Plan, plan_for
+from padenet.torch.kernels.gpu import sweeps
+from padenet.torch.kernels.gpu.plan import SHAPE, Plan, plan_for
 
 CASES = {  # shape, order of dims in memory, groups
     "one unit": ((2**26,), (0,), 1),

@@ -17,7 +17,7 @@ import torch
 from measure import Record, describe, interleave, load, save
 
 import padenet
-from padenet.experiments.nets import NETS, build
+from padenet.lab.nets import NETS, build
 
 BAR, NET, FRACTION = 2.5, "vgg8", 60.0
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}

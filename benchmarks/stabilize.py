@@ -22,7 +22,7 @@ from measure import Record, describe, describe_gpu, interleave, save
 from torch import nn
 
 import padenet
-from padenet.experiments.nets import build
+from padenet.lab.nets import build
 
 BATCH = 256
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {

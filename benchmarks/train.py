@@ -3,7 +3,7 @@
     steps   the time of a training step, measured in turns, each candidate with its own net:
             a plain PyTorch loop with ReLU, the library's step with ReLU, with PAU, with RPAU, and
             with --compile the same as compiled code
-    runs    whole runs through ``padenet.experiments.run.train``, start and evaluation included,
+    runs    whole runs through ``padenet.lab.run.run.train``, start and evaluation included,
             several of them at once, and an epoch of MobileNetV2 (GPU only: --runs)
 
 Images are random but for whole runs: a step takes the same time for any. On the CPU the machine
@@ -24,12 +24,12 @@ import torch
 import torch.nn.functional as F
 from measure import Record, describe, describe_gpu, interleave, save
 
-from padenet.experiments.config import Config
-from padenet.experiments.data import Dataset, normalise
-from padenet.experiments.learner import Learner, build_net
-from padenet.experiments.recipes import paper
-from padenet.experiments.run import Place, train
-from padenet.experiments.turns import in_turns
+from padenet.lab.data import Dataset, normalise
+from padenet.lab.records.config import Config
+from padenet.lab.run.learner import Learner, build_net
+from padenet.lab.run.run import Place, train
+from padenet.lab.sweep.recipes import paper
+from padenet.lab.sweep.turns import in_turns
 
 NETS = {  # and the data sets whose protocol they are timed under
     "lenet": "fashion-mnist",

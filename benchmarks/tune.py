@@ -25,9 +25,9 @@ from bars import BACKWARD, FORWARD, GPU_FLOOR
 from gpu_cases import DTYPES, SHAPES, Calls, make_calls, make_problem
 from measure import describe_gpu, interleave_events
 
-from padenet.kernels import gpu
-from padenet.kernels.gpu import plan
-from padenet.kernels.gpu.plan import Plan
+from padenet.torch.kernels import gpu
+from padenet.torch.kernels.gpu import plan
+from padenet.torch.kernels.gpu.plan import Plan
 
 UNITS = {
     "PAU": "large",

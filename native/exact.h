@@ -1,6 +1,6 @@
 // One element at a time, for arguments so large that powers overflow.
 //
-// The formula of padenet/reference.py over a number type: double where the powers fit into it, and
+// The formula of padenet/torch/reference.py over a number type: double where the powers fit into it, and
 // Big, a double with a 64-bit exponent, where they don't. As Big, infinity is 2^(2^40): sums keep
 // the leading terms, quotients cancel, and what remains is the limit.
 #pragma once

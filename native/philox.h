@@ -1,4 +1,4 @@
-// Philox4x32 with 7 rounds and its ten 12-bit noises, as padenet/noise.py defines them.
+// Philox4x32 with 7 rounds and its ten 12-bit noises, as padenet/core/noise.py defines them.
 #pragma once
 #include "problem.h"
 #include "vec.h"

@@ -1,4 +1,4 @@
-// The C ABI: one packed struct, filled by padenet/kernels/native.py.
+// The C ABI: one packed struct, filled by padenet/torch/kernels/native.py.
 //
 //   x, out     (outer, channels, inner) in memory order, dense; out is y or dx
 //   dy         laid out as x, or a single number if dy_is_one_number

@@ -1,6 +1,6 @@
 // The C ABI of what padenet.stabilize does around a step of an optimiser, filled in by
-// padenet/kernels/native_steps.py. The rules are those of padenet/trust.py and
-// padenet/optim/spikes.py, computed in double.
+// padenet/torch/kernels/native_steps.py. The rules are those of padenet/torch/trust.py and
+// padenet/torch/optim/spikes.py, computed in double.
 #pragma once
 #include <cstdint>
 

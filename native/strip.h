@@ -1,6 +1,6 @@
 // The inner loops: `count` vectors side by side.
 //
-// Formula: padenet/reference.py. The coefficients a_0 .. a_m, d_0 .. d_n are a vector each. d_0 is 0
+// Formula: padenet/torch/reference.py. The coefficients a_0 .. a_m, d_0 .. d_n are a vector each. d_0 is 0
 // but for the offset form, and d_k is |b_k| for abs_terms.
 //
 // One set of coefficients serves the whole strip, or every lane has a unit of its own and vector i

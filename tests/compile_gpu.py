@@ -6,7 +6,7 @@ The interpreter of Triton runs what its compiler refuses. Prints a line for each
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
-from padenet.kernels.gpu import sweeps
+from padenet.torch.kernels.gpu import sweeps
 
 TARGETS = {
     "cuda": GPUTarget("cuda", 90, 32),

@@ -12,9 +12,9 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from padenet import functional, reference
-from padenet.kernels import gpu, native, plain
-from padenet.tracing import is_plain
+from padenet.torch import functional, reference
+from padenet.torch.kernels import gpu, native, plain
+from padenet.torch.tracing import is_plain
 
 # Read when oneDNN is first used. Some virtual machines announce AMX and die of its instructions.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")

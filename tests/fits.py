@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import padenet
 from padenet import Fit, fit
-from padenet.fit import TARGETS
+from padenet.core.fitting import TARGETS
 
 
 @functools.cache

@@ -4,7 +4,7 @@ import pytest
 import torch
 from interpreter import repeat_less
 
-from padenet.kernels import gpu, native, native_steps
+from padenet.torch.kernels import gpu, native, native_steps
 
 
 def find_steps(name):
@@ -14,6 +14,6 @@ def find_steps(name):
     if name == "native":
         return native_steps, "cpu"
     repeat_less()
-    from padenet.kernels.gpu import steps
+    from padenet.torch.kernels.gpu import steps
 
     return steps, "cuda" if torch.cuda.is_available() else "cpu"

@@ -10,7 +10,7 @@ import re
 import torch
 from torch import nn
 
-from padenet.baselines import Maxout
+from padenet.torch.baselines import Maxout
 
 
 def masked(net, name, pruning):

@@ -7,11 +7,11 @@ import time
 import pytest
 from runs import page_runs
 
-from padenet.experiments.report.cells import collect
-from padenet.experiments.report.comparisons import comparison_tables
-from padenet.experiments.report.overview import facts, lost_tables, settings_table
-from padenet.experiments.report.page import make_page
-from padenet.experiments.report.results import results_tables
+from padenet.lab.report.cells import collect
+from padenet.lab.report.comparisons import comparison_tables
+from padenet.lab.report.overview import facts, lost_tables, settings_table
+from padenet.lab.report.page import make_page
+from padenet.lab.report.results import results_tables
 
 FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run "

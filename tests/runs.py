@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from padenet.coefficients import find_start
-from padenet.experiments.config import Config
-from padenet.experiments.store import Run
+from padenet.core.starts import find_start
+from padenet.lab.records.config import Config
+from padenet.lab.records.store import Run
 
 LAYERS = {"lenet": 4, "vgg": 5, "vgg8": 5, "mobilenetv2": 36, "resnet101": 100, "densenet121": 120}
 PAPER = ["relu", "relu6", "lrelu", "rrelu", "elu", "celu", "swish", "prelu"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from padenet.experiments.config import Config
-from padenet.experiments.store import RunDirectory
+from padenet.lab.records.config import Config
+from padenet.lab.records.store import RunDirectory
 
 
 def small(activation="relu", **fields):

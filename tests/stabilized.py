@@ -3,7 +3,8 @@
 import torch
 from torch import nn
 
-from padenet import PAU, param_groups, trust
+from padenet import PAU, param_groups
+from padenet.torch import trust
 
 POINTS = torch.cat([torch.linspace(-10, 10, trust.INSIDE), torch.tensor(trust.FAR)])
 

@@ -5,7 +5,8 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-TOOLS = Path(__file__).parent.parent / "tools"
+ROOT = Path(__file__).parent.parent
+TOOLS = ROOT / "tools"
 
 
 @contextmanager

@@ -13,8 +13,8 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import mean
 
-from padenet.experiments.packing import read_sources
-from padenet.experiments.store import Run
+from padenet.lab.records.packing import read_sources
+from padenet.lab.records.store import Run
 
 Key = tuple[str, str, str, int]
 

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 
-from padenet.experiments.frontier import ACTIVATIONS, ALPHAS, RATES
-from padenet.experiments.packing import read_sources
-from padenet.experiments.store import Run
-from padenet.extras import require
-from padenet.files import replacing
+from padenet.core.extras import require
+from padenet.core.files import replacing
+from padenet.lab.records.packing import read_sources
+from padenet.lab.records.store import Run
+from padenet.lab.sweep.frontier import ACTIVATIONS, ALPHAS, RATES
 
 LEARNS = 55.0  # percent: half way from a guess to all right
 LOST = 5.0  # points below the activation's worst seed
@@ -151,7 +151,7 @@ def describe(cells: list[Cell], title: str) -> str:
 
 CLOSE = """\"\"\"Cells of the map in which five seeds do not decide, with fifteen more.\"\"\"
 
-from padenet.experiments.frontier import MORE, cell
+from padenet.lab.sweep.frontier import MORE, cell
 
 CELLS = [
 {cells}]

@@ -1,7 +1,7 @@
-"""Make every stored start and write src/padenet/starts.json.
+"""Make every stored start and write src/padenet/core/starts.json.
 
 A start is what `padenet.fit` finds for a known function f, with degrees (5, 4), form `safe` and
-[-3, 3], for each aim of `padenet.aims`. Three kinds are made here instead:
+[-3, 3], for each aim of `padenet.core.aims`. Three kinds are made here instead:
 
 - `identity`, which is exact with any Q;
 - `near` of elu, gelu and hardswish, whose best fits on [-3, 3] are worthless just outside: for
@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from padenet.aims import AIMS, Aim
-from padenet.coefficients import STARTS, STARTS_BY_AIM, Start
-from padenet.experiments.packed import read_runs
-from padenet.fit import TARGETS, Fit, fit, search
-from padenet.fit.samples import sample
+from padenet.core.aims import AIMS, Aim
+from padenet.core.fitting import TARGETS, Fit, fit, search
+from padenet.core.fitting.samples import sample
+from padenet.core.starts import STARTS, STARTS_BY_AIM, Start
+from padenet.lab.records.packed import read_runs
 
-OUT = Path(__file__).parent.parent / "src" / "padenet" / "starts.json"
+OUT = Path(__file__).parent.parent / "src" / "padenet" / "core" / "starts.json"
 RUNS = OUT.parents[2] / "results" / "starts" / "runs.jsonl.gz"
 TRAINED = 90.0  # percent of the test images
 M, N = 5, 4

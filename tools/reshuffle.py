@@ -33,12 +33,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from padenet import make_activation, param_groups, stabilize
-from padenet.experiments.data import Dataset, load
-from padenet.experiments.frontier import ACTIVATIONS, DECAY
-from padenet.experiments.machine import describe_machine
-from padenet.experiments.nets.blocks import named
-from padenet.figures.style import GREY, new_figure, save
-from padenet.files import replacing
+from padenet.core.files import replacing
+from padenet.lab.data import Dataset, load
+from padenet.lab.nets.blocks import named
+from padenet.lab.run.machine import describe_machine
+from padenet.lab.sweep.frontier import ACTIVATIONS, DECAY
+from padenet.torch.seeing.style import GREY, new_figure, save
 
 NAMES = {"relu": "ReLU", "gelu": "GELU", "tanh": "tanh", "swish": "SiLU"}
 COLORS = {"relu": "#0072B2", "gelu": "#D55E00", "tanh": "#009E73", "swish": "#CC79A7"}

@@ -2,7 +2,9 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from padenet.conversion import (
+from padenet.core.facts import Facts, describe
+from padenet.core.fitting import Fit, fit, gain, pade
+from padenet.torch.conversion import (
     Left,
     Replaced,
     Report,
@@ -10,19 +12,17 @@ from padenet.conversion import (
     from_rational_activations,
     register_act2fn,
 )
-from padenet.facts import Facts, describe
-from padenet.figures import plot
-from padenet.fit import Fit, fit, gain, pade
-from padenet.frozen import freeze
-from padenet.functional import rational
-from padenet.history import History
-from padenet.inputs import InputHistogram
-from padenet.kernels import backends
-from padenet.loading import load
-from padenet.nn import PAU, RPAU
-from padenet.optim import Stabilizer, param_groups, stabilize
-from padenet.pruning import Pruning, apply_pruning, prune
-from padenet.registry import make_activation
+from padenet.torch.deploy.frozen import freeze
+from padenet.torch.functional import rational
+from padenet.torch.kernels import backends
+from padenet.torch.nn import PAU, RPAU
+from padenet.torch.optim import Stabilizer, param_groups, stabilize
+from padenet.torch.pruning import Pruning, apply_pruning, prune
+from padenet.torch.registry import make_activation
+from padenet.torch.saving.loading import load
+from padenet.torch.seeing.drawing import plot
+from padenet.torch.seeing.history import History
+from padenet.torch.seeing.inputs import InputHistogram
 
 __all__ = [
     "PAU",

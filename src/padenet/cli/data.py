@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from padenet.extras import require
+from padenet.core.extras import require
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from padenet.experiments import data
+    from padenet.lab import data
 
     if args.action == "list":
         print_list(args.data_dir)
@@ -46,9 +46,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_list(data_dir: str | None) -> None:
-    from padenet.experiments.data import NAMES, SOURCES, data_home
-    from padenet.experiments.data.folder import imagenet_root
-    from padenet.experiments.data.places import find
+    from padenet.lab.data import NAMES, SOURCES, data_home
+    from padenet.lab.data.folder import imagenet_root
+    from padenet.lab.data.places import find
 
     home = data_home(data_dir)
     rows = {

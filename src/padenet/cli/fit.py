@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from padenet.coefficients import Start
-    from padenet.fit import Fit
+    from padenet.core.fitting import Fit
+    from padenet.core.starts import Start
 
 STYLES = ("text", "json", "python", "c", "latex")
 WORD_AFTER, WORD_EVERY = 3.0, 10.0  # seconds
@@ -44,8 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from padenet.figures import plot_fit, save
-    from padenet.files import replacing
+    from padenet.core.files import replacing
+    from padenet.torch.seeing.fits import plot_fit
+    from padenet.torch.seeing.style import save
 
     if args.table and args.target:
         raise ValueError(f"both a target, {args.target!r}, and a table were given. Leave one out.")
@@ -70,9 +71,9 @@ def write_fit(found: "Fit", name: str, style: str) -> str:
 
     import torch
 
-    from padenet import formula
-    from padenet.aims import reach
-    from padenet.spec import Spec
+    from padenet.core import printing as formula
+    from padenet.core.aims import reach
+    from padenet.core.forms import Spec
 
     a, b = (torch.tensor(c, dtype=torch.float64) for c in (found.a, found.b))
     spec = Spec(found.form, found.q)
@@ -99,7 +100,7 @@ def _list(values: Iterable[float]) -> str:
 
 
 def _fit_table(path: Path, options: dict[str, Any]) -> "tuple[str, Any, Fit]":
-    from padenet.fit import fit
+    from padenet.core.fitting import fit
 
     table = _read_table(path)
     try:
@@ -110,9 +111,9 @@ def _fit_table(path: Path, options: dict[str, Any]) -> "tuple[str, Any, Fit]":
 
 
 def _fit_target(name: str | None, options: dict[str, Any]) -> "tuple[str, Any, Fit]":
-    from padenet.coefficients import ALIASES, STARTS
-    from padenet.extras import unknown
-    from padenet.fit import TARGETS, fit
+    from padenet.core.extras import unknown
+    from padenet.core.fitting import TARGETS, fit
+    from padenet.core.starts import ALIASES, STARTS
 
     if name is None:
         raise ValueError(f"nothing to fit. Name a target, {', '.join(TARGETS)}, or give --table.")
@@ -134,7 +135,7 @@ def _fit_target(name: str | None, options: dict[str, Any]) -> "tuple[str, Any, F
 
 
 def _as_fit(start: "Start") -> "Fit":
-    from padenet.fit import Fit
+    from padenet.core.fitting import Fit
 
     return Fit(
         start.a,

@@ -7,10 +7,10 @@ from dataclasses import fields, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from padenet.experiments.config import Config, check_read
+from padenet.lab.records.config import Config, check_read
 
 if TYPE_CHECKING:
-    from padenet.experiments.run import Place
+    from padenet.lab.run.run import Place
 
 
 HELP = {
@@ -78,7 +78,7 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 
 def make_place(args: argparse.Namespace, deadline: float = math.inf) -> "Place":
     """What those options say."""
-    from padenet.experiments.run import Place
+    from padenet.lab.run.run import Place
 
     return Place(
         device=args.device,
@@ -93,8 +93,8 @@ def make_place(args: argparse.Namespace, deadline: float = math.inf) -> "Place":
 
 def make_configs(args: argparse.Namespace) -> list[Config]:
     """The records of ``--recipe``, a seed each, with the fields that were given."""
-    from padenet.experiments.recipes import find_protocol
-    from padenet.experiments.sweep import choose
+    from padenet.lab.sweep.recipes import find_protocol
+    from padenet.lab.sweep.sweep import choose
 
     found = given(args)
     seeds = found.pop("seed")

@@ -25,8 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from padenet.figures import plot, plot_starts, save
-    from padenet.units import STORED
+    from padenet.torch.seeing.drawing import plot
+    from padenet.torch.seeing.finding import STORED
+    from padenet.torch.seeing.fits import plot_starts
+    from padenet.torch.seeing.style import save
 
     options: dict[str, Any] = {"columns": args.columns} if args.columns else {}
     if args.interval:

@@ -38,10 +38,10 @@ def run(args: argparse.Namespace) -> int:
 
     import torch
 
-    from padenet.experiments.lottery import lottery
-    from padenet.experiments.progress import show
-    from padenet.experiments.ranks import join_ranks
-    from padenet.experiments.report import write_report
+    from padenet.lab.prune.lottery import lottery
+    from padenet.lab.report import write_report
+    from padenet.lab.run.progress import show
+    from padenet.lab.run.ranks import join_ranks
 
     configs, code = make_configs(args), 0
     if args.threads:

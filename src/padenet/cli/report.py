@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from padenet.experiments.report import TITLE, write_report
+    from padenet.lab.report import TITLE, write_report
 
     files = write_report(args.source, args.out, args.title or TITLE)
     print(f"wrote {len(files)} files to {args.out}: open {args.out / 'report.html'}")

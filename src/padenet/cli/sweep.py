@@ -1,7 +1,7 @@
 """Train all runs of a recipe, several at a time, on this machine or on a Ray cluster.
 
 RECIPE is demo, table2, table3, imagenet, stability, frontier, starts, or a Python file with a
-function runs() that returns a list of padenet.experiments.config.Config. Each run is one of padenet
+function runs() that returns a list of padenet.lab.records.config.Config. Each run is one of padenet
 train and goes to OUT/NAME. A run that is there is not repeated, one that was cut goes on, one that
 failed is tried again.
 
@@ -23,11 +23,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from padenet.cli.options import add_place, add_record, given, make_place
-from padenet.extras import require
+from padenet.core.extras import require
 
 if TYPE_CHECKING:
-    from padenet.experiments.outcome import Report
-    from padenet.experiments.sweep import Status
+    from padenet.lab.sweep.outcome import Report
+    from padenet.lab.sweep.sweep import Status
 
 EVERY = 2.0  # seconds between two looks at the directories
 
@@ -48,10 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     deadline = time.time() + args.time_limit  # the imports take seconds too
-    from padenet.experiments.config import check_read
-    from padenet.experiments.jobs import check_jobs
-    from padenet.experiments.run import check_names
-    from padenet.experiments.sweep import (
+    from padenet.lab.records.config import check_read
+    from padenet.lab.run.run import check_names
+    from padenet.lab.sweep.jobs import check_jobs
+    from padenet.lab.sweep.sweep import (
         check_directories,
         check_work,
         choose,
@@ -98,7 +98,7 @@ def print_plan(statuses: "list[Status]", args: argparse.Namespace) -> None:
     """Every run with its state, and how long the rest takes."""
     import torch
 
-    from padenet.experiments.estimate import time_left, time_runs
+    from padenet.lab.sweep.estimate import time_left, time_runs
 
     rows = [["run", "state", "epochs"]]
     for s in statuses:
@@ -143,8 +143,8 @@ def show(statuses: "list[Status]", args: argparse.Namespace) -> "Iterator[Report
 
 def draw(configs: list[Any], args: argparse.Namespace, since: float) -> Any:
     """The table of a sweep as it goes: what runs, what went wrong, how many there are of each."""
-    from padenet.experiments.estimate import time_left
-    from padenet.experiments.sweep import look
+    from padenet.lab.sweep.estimate import time_left
+    from padenet.lab.sweep.sweep import look
 
     table, text = require("rich.table", "train").Table(), require("rich.text", "train").Text
     statuses = [look(c, args.out, since) for c in configs]

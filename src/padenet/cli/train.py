@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from padenet.cli.options import add_place, add_record, make_configs, make_place
 
 if TYPE_CHECKING:
-    from padenet.experiments.config import Config
-    from padenet.experiments.outcome import Outcome
-    from padenet.experiments.run import Place
+    from padenet.lab.records.config import Config
+    from padenet.lab.run.run import Place
+    from padenet.lab.sweep.outcome import Outcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,9 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import torch
 
-    from padenet.experiments.progress import show
-    from padenet.experiments.ranks import join_ranks
-    from padenet.experiments.run import train
+    from padenet.lab.run.progress import show
+    from padenet.lab.run.ranks import join_ranks
+    from padenet.lab.run.run import train
 
     configs = make_configs(args)
     place = make_place(args)
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 def check_beforehand(configs: "list[Config]", place: "Place", args: argparse.Namespace) -> None:
     """Refuse what no run could do, before one is begun."""
-    from padenet.experiments.sweep import check_directories, check_work, look
+    from padenet.lab.sweep.sweep import check_directories, check_work, look
 
     check_directories(configs, args.out)
     check_work([look(c, args.out) for c in configs], args.out, place.data_dir)
@@ -69,9 +69,9 @@ def check_beforehand(configs: "list[Config]", place: "Place", args: argparse.Nam
 
 def run_together(configs: "list[Config]", place: "Place", args: argparse.Namespace) -> int:
     """``--jobs`` runs at a time, a line as each ends; the exit code is a sweep's."""
-    from padenet.experiments.jobs import run_all
-    from padenet.experiments.ranks import world_size
-    from padenet.experiments.sweep import exit_code
+    from padenet.lab.run.ranks import world_size
+    from padenet.lab.sweep.jobs import run_all
+    from padenet.lab.sweep.sweep import exit_code
 
     if world_size() > 1:
         raise ValueError("--jobs is for whole runs, torchrun shares one: leave out either.")

@@ -1,0 +1,1 @@
+"""What a unit is, without any framework: forms, starts, fits, facts, noise, text."""

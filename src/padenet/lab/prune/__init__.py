@@ -1,0 +1,1 @@
+"""Lottery tickets: train, prune, rewind, train again."""

@@ -1,0 +1,1 @@
+"""One run, as a function that can be repeated and resumed."""

@@ -1,0 +1,1 @@
+"""Forwards, read without being run: their source, and the values that flow through it."""

@@ -1,0 +1,1 @@
+"""Forwards, written anew where they call an activation."""

@@ -1,0 +1,1 @@
+"""Units that leave training: as plain operations for exporters, and as fixed functions."""
