@@ -86,7 +86,9 @@ def draw(means: dict[str, np.ndarray], theme: str) -> Figure:
         text = f"91 % in\nepoch {epoch}"
         ax.text(x, y, text, color=colour, ha=side, fontsize=15, linespacing=1.1)
         if name == "relu":  # a line down to where there is room
-            ax.plot([epoch] * 2, [y, means[name][epoch]], color=colour, linestyle=":", linewidth=1.4)
+            ax.plot(
+                [epoch] * 2, [y, means[name][epoch]], color=colour, linestyle=":", linewidth=1.4
+            )
     bold = {"fontsize": 16, "fontweight": "bold"}
     ax.text(100, 92.87, "PAU, stabilized (dashed)", color=look["pau"], ha="right", **bold)
     ax.text(27, 90.35, "PAU", color=look["pau"], **bold)
