@@ -1,7 +1,7 @@
 """The README's picture: test accuracy of VGG on Fashion-MNIST, epoch by epoch, from recorded runs.
 
-    python tools/learning_curves.py                    # the epochs in which 90, 91 and 92 % are passed
-    python tools/learning_curves.py --out docs/figures # also vgg-light.svg and vgg-dark.svg
+    python tools/learning_curves.py                     # when 90, 91 and 92 % are passed
+    python tools/learning_curves.py --out docs/figures  # also vgg-light.svg and vgg-dark.svg
 
 Each line is the mean of all seeds: the thirteen activations of ``results/table2`` and, from
 ``results/vgg``, PAU under ``padenet.stabilize``. Needs matplotlib.
