@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from padenet.core.extras import unknown
+from padenet.core.names import unknown
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_type_hints
 
 from padenet.core.aims import AIMS
-from padenet.core.extras import unknown
 from padenet.core.forms import FORMS
+from padenet.core.names import unknown
 from padenet.core.starts import find_start
 
 Optimizer = Literal["adam", "adamw", "muon", "rmsprop", "sgd"]

@@ -9,7 +9,7 @@ differ from the rest in one thing, which docs/stability.md explains: they are st
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from padenet.core.extras import unknown
+from padenet.core.names import unknown
 from padenet.lab.records.config import UNITS, Config
 from padenet.lab.sweep.frontier import frontier, starts
 from padenet.torch.trust import MOST

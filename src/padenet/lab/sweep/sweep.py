@@ -18,7 +18,7 @@ from statistics import mean, stdev
 from traceback import extract_tb
 from typing import Any, Literal
 
-from padenet.core.extras import unknown
+from padenet.core.names import unknown
 from padenet.lab.data import check_there
 from padenet.lab.records.config import Config
 from padenet.lab.records.disk import writing

@@ -5,7 +5,7 @@ A backend is a module with
     forward(x, a, b, key, spec) -> y
     backward(dy, x, a, b, key, spec) -> dx, da, db
 
-for the formula in ``padenet.torch.reference``. ``plain`` is the backend of last resort. ``key`` is
+for the formula in ``padenet.core.formula``. ``plain`` is the backend of last resort. ``key`` is
 the key of the noise or None.
 """
 
@@ -17,6 +17,7 @@ from types import ModuleType
 
 from torch import Tensor
 
+from padenet.core.native import missing, status
 from padenet.torch.kernels import gpu, native, plain
 
 
@@ -28,7 +29,7 @@ class Backend:
 
 
 BACKENDS = {
-    "native": Backend(native, native.refuses, native.status),
+    "native": Backend(native, native.refuses, status),
     "gpu": Backend(gpu, gpu.refuses, gpu.status),
     "plain": Backend(plain, lambda x, a, b: None, lambda: "plain PyTorch, any device"),
 }
@@ -56,7 +57,7 @@ def backends() -> dict[str, str]:
 
 @cache
 def _warn_if_missing() -> None:
-    if reason := native.missing():
+    if reason := missing():
         warnings.warn(
             f"padenet runs on plain PyTorch, much slower than its C++ kernel: {reason}",
             RuntimeWarning,
