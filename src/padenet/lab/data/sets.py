@@ -23,7 +23,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class Dataset:
     """A data set in memory, 32 × 32 pixels.
 
-    ``mean`` and ``std`` are those of the training pixels in [0, 1], one a channel, taken before
+    ``mean`` and ``std`` are those of the training pixels in [0, 1], one per channel, taken before
     images were padded or enlarged.
     """
 

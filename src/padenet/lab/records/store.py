@@ -1,7 +1,7 @@
 """The directory of a run.
 
     config.json     the record of the run
-    metrics.jsonl   one line an epoch, from epoch 0, before training, on
+    metrics.jsonl   one line per epoch, from epoch 0, before training, on
     checkpoint.pt   tensors only: all that the next epoch depends on
     result.json     written last: there is a result, or the run is to be continued
     failure.json    why the run stopped, until it is continued
@@ -87,7 +87,7 @@ class RunDirectory:
         return [file.name for file in files if file.exists()]
 
     def check(self, config: Config) -> None:
-        """Refuse to go on if what is here is another run's, and write nothing."""
+        """Refuse to continue if what is here is another run's, and write nothing."""
         begun = self.begun()
         if not begun:
             return
@@ -189,7 +189,7 @@ class RunDirectory:
             return cast(dict[str, Any], found)
         except Exception as error:
             raise OSError(
-                f"{self.checkpoint_file} cannot be read: it is cut short, damaged or not a "
+                f"{self.checkpoint_file} cannot be read: it is incomplete, damaged or not a "
                 "checkpoint. Delete it to start the run again, or put back a copy."
             ) from error
 
@@ -197,7 +197,7 @@ class RunDirectory:
         """Why the run stopped, where that is known."""
         try:
             return str(read_json(self.failure_file, expect_failure)["reason"])
-        except FileNotFoundError:  # it goes when the run goes on
+        except FileNotFoundError:  # it is deleted when the run resumes
             return ""
 
     def _read_config(self) -> dict[str, Any]:

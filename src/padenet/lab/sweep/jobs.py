@@ -2,7 +2,7 @@
 
 A run does not feel the others beside it: its numbers are those of the run alone, with as many
 threads, and on a GPU with ``Place(deterministic=True)``. One that fails is recorded and the rest go
-on. What is cut, by the deadline, Ctrl-C or a kill, goes on from its last checkpoint the next time.
+on. A run that the deadline, Ctrl-C or a kill interrupts is resumed from its last checkpoint.
 """
 
 import multiprocessing
@@ -65,7 +65,7 @@ def check_jobs(jobs: int) -> None:
 
 
 def attempt(config: Config, out: str | Path, place: Place, threads: int | None = None) -> Outcome:
-    """One run from start to end. An exception is an outcome too, so that others go on."""
+    """One run from start to end. An exception is an outcome too, so that others continue."""
     if time.time() >= place.deadline:
         return Outcome(config, "unfinished")
     if threads:
@@ -90,7 +90,7 @@ def record_death(config: Config, out: str | Path, reason: str) -> Outcome:
 
 
 def taken_up(config: Config, out: str | Path, since: float) -> bool:
-    """Whether a process began to train the run, or went on with it, after the time ``since``."""
+    """Whether a process began to train the run, or resumed it, after the time ``since``."""
     lock = Path(out) / config.name / ".lock"
     return lock.exists() and lock.stat().st_mtime >= since
 

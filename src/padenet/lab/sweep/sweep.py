@@ -1,7 +1,7 @@
 """A sweep: all runs of a recipe under one directory, where each of them stands, what they gave.
 
 The run directories hold all there is to know, so a sweep can be cut and repeated at will, by any
-scheduler: runs that have a result are left alone, the others go on.
+scheduler: runs that have a result are left alone, the others are resumed.
 """
 
 import importlib.util

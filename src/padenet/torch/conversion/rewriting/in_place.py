@@ -93,7 +93,7 @@ def is_alias(v: Value) -> bool:
 
 
 def names_to_bind(record: Record) -> list[str]:
-    """Names of the tensor that was written into, which the text goes on to read."""
+    """Names of the tensor that was written into, which the text reads later."""
     value, frame = record.value, record.frame
     if not value.inplace:
         return []

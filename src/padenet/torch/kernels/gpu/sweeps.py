@@ -25,7 +25,7 @@ aligned load covers.
 Sums: at most 512 elements one after the other in a thread, then a tree over the threads, and in
 float64 over the programs (``total``). No order depends on timing: the same bits every time.
 
-``a`` holds a_0 .. a_m, ``d`` holds d_0 .. d_n: d_0 is 0 but for "offset", and d_k is |b_k| for
+``a`` holds a_0 .. a_m, ``d`` holds d_0 .. d_n: d_0 is 0 except for "offset", and d_k is |b_k| for
 "abs_terms". Both are tuples of numbers, of rows (LANES) or of tiles (noise).
 
 NVIDIA is 0, or 1, or 2 if the GPU has minima and maxima of magnitudes (``xorsign.abs``).
