@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
-from padenet.core.forms import Spec
+from padenet.core.forms import FORMS, Spec
 
 MAX_DEGREE = 32
 MAX_RANK = 8
@@ -15,6 +15,7 @@ _ABI = 4
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 """Known to the library, by their places."""
 
+_CODES = {name: form.code for name, form in FORMS.items()}
 _PROBLEM = struct.Struct("=7Q13qQ2d")
 _DIM = struct.Struct("=2q")
 _REINSTALL = "Reinstall padenet: pip install --force-reinstall --no-deps padenet (or its folder)."
@@ -95,23 +96,24 @@ def run(
         dims: With noise (size, stride in the order of the shape) of each dim of x, from the
             largest stride in memory to the smallest; none where memory has the order of the shape.
     """
+    form, q, _, alpha = spec
     problem = _PROBLEM.pack(
         *addresses,
         *sizes,
         *dtypes,
-        spec.flags.code,
+        _CODES[form],
         *degrees,
         1 if _forked else threads,
         one_number,
         key is not None,
         len(dims),
         key or 0,
-        spec.q,
-        spec.alpha,
+        q,
+        alpha,
     )
     if dims:
         problem += b"".join([_DIM.pack(*dim) for dim in dims])
-    if code := call(entry, problem):
+    if code := _entry(entry)(problem):
         raise MemoryError(f"{entry} could not allocate its partial sums (code {code})")
 
 
