@@ -15,6 +15,22 @@ from padenet.conversion.stored import reached_by
 from padenet.conversion.values import Frame, Value
 
 
+def _inside_out(root: nn.Module) -> list[nn.Module]:
+    """Every module once, after all that it holds, also where several hold it."""
+    found: list[nn.Module] = []
+    seen: set[nn.Module] = set()
+
+    def visit(module: nn.Module) -> None:
+        seen.add(module)
+        for child in module.children():
+            if child not in seen:
+                visit(child)
+        found.append(module)
+
+    visit(root)
+    return found
+
+
 class Forwards(Flow):
     """``unread`` says why a module's forward is not known, or cannot be changed."""
 
@@ -34,7 +50,7 @@ class Forwards(Flow):
             found = read_module(module)
             if found is not None:
                 self.whole[module] = found
-        for module in reversed(list(root.modules())):
+        for module in _inside_out(root):
             if module not in self.whole:
                 self.read_module(module)
         for module, returned in self.net.returns.items():
