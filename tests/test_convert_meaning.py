@@ -1,6 +1,7 @@
 """With units that are exactly what they replace, the new model is the old one."""
 
 import copy
+import functools
 
 import pytest
 import torch
@@ -316,6 +317,58 @@ class Mapped(Net):
         return torch.stack(list(map(torch.tanh, x)))
 
 
+class Starred(Net):
+    """What else an argument holds is not known."""
+
+    def body(self, x):
+        plain, slope = (x, False), (x, 0.3)
+        return F.relu(*plain) + F.leaky_relu(*slope)
+
+
+class InText(Net):
+    def body(self, x):
+        self.text = f"{torch.tanh(x).sum():.3f}"
+        return x + len(self.text)
+
+
+def same(x):
+    return x
+
+
+class Aliases(Net):
+    """One tensor under two names, through a module, a child, a function and an unknown one."""
+
+    class Twice(nn.Module):
+        def forward(self, x):
+            return 2 * x if self.training else x
+
+    def prepare(self):
+        self.same, self.flat = nn.Identity(), nn.Sequential(nn.Identity(), nn.Flatten(0))
+        self.maybe = self.Twice()
+
+    def body(self, x):
+        a, b, c, d, e = (x + i / 4 for i in range(5))
+        self.same(a).relu_()
+        F.relu_(self.flat(b))
+        torch.hsplit(c, 2)[0].tanh_()
+        y = functools.reduce(lambda value, f: f(value), [same], d)
+        F.relu_(y)
+        z = self.maybe(e)
+        z.relu_()
+        return a + b + c + d + e + z
+
+
+class ListInLoop(Net):
+    """What a list holds is another tensor each time."""
+
+    def body(self, x):
+        held = [x]
+        for _ in range(3):
+            y = x * torch.sigmoid(held[0])
+            held[0] = y + 1
+        return held[0]
+
+
 CASES = {  # how many units there are, with gates and outputs
     ReadAtOnce: 1,
     NamedInFormula: 1,
@@ -339,6 +392,10 @@ CASES = {  # how many units there are, with gates and outputs
     Same: 0,
     Unbound: 1,
     Mapped: 0,
+    Starred: 0,
+    InText: 1,
+    Aliases: 0,
+    ListInLoop: 1,
 }
 
 
@@ -366,6 +423,7 @@ def test_what_is_left_is_told():
         Goes: "the forward of Goes goes through its children",
     }
     whys |= {Loops: "relu: a loop sets f", Same: "a forward asks for its identity"}
+    whys |= {Starred: "relu: it is called with *"}
     whys |= {Unbound: "it is no child of a module", Mapped: "it is given to map"}
     for cls, why in whys.items():
         _, report = convert(cls(), everything=True)

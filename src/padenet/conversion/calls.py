@@ -86,7 +86,7 @@ class Calls(Tensors):
         if known.is_torch(f):
             return self.step(known.short(f), f, args, given)
         if f in (enumerate, zip, reversed, list, tuple, iter, sorted, next, range, dict):
-            return self.iterate(f, args)
+            return self.iterate(f, args, given)
         if known.is_python(f):
             source = read(f)
             if isinstance(source, Source) and not hasattr(f, "__wrapped__"):
@@ -137,11 +137,17 @@ class Calls(Tensors):
                 self.tell(made, f"{value.data.__name__}: it is given to {name}")
         return made
 
-    def iterate(self, f: Any, args: list[Value]) -> Value:
+    def iterate(self, f: Any, args: list[Value], given: dict[str, Value]) -> Value:
+        if f is dict and given:
+            value = self.new("pack", [*map(self.each, args), *given.values()], "dict")
+            value.keys = () if args else tuple(given)
+            return value
         if f is range or not args:
             return self.new("meta") if f is range else self.pack([])
         if f is next:
             return self.each(args[0])
+        if f is sorted and args[0].op == "pack":
+            return self.new("pack", args[0].args, "bag")
         if f in (list, tuple, sorted, dict) and args[0].op in ("pack", "each", "meta"):
             return args[0]
         parts = [self.each(a) for a in args]

@@ -1,5 +1,7 @@
 """Calls in place, whose result a unit would not write where others look for it."""
 
+from torch import nn
+
 from padenet.conversion.activations import Activation
 from padenet.conversion.formulas import inside
 from padenet.conversion.operations import ALIASES
@@ -27,9 +29,9 @@ def is_lost(value: Value, net: Net) -> bool:
             return True
         if v in owners:
             stack += [(arg, call) for call, arg in net.given(*owners[v])]
-        if is_alias(v):
+        if is_alias(v, net):
             stack += [(arg, writer) for arg in v.args]
-        stack += [(u, writer) for u in others if u.time < writer.time and is_alias(u)]
+        stack += [(u, writer) for u in others if u.time < writer.time and is_alias(u, net)]
     return False
 
 
@@ -43,7 +45,7 @@ def all_writes(writes: Writes, net: Net) -> Writes:
     found = list(writes)
     seen: set[tuple[Value, Value]] = set()
     for _, target in found:  # which grows
-        for v in aliased(target) & owners.keys():
+        for v in aliased(target, net) & owners.keys():
             new = [pair for pair in net.given(*owners[v]) if pair not in seen]
             seen.update(new)
             found += new
@@ -63,15 +65,15 @@ def is_overwritten(value: Value, leaf: Value, net: Net, writes: Writes) -> bool:
     for written, target in writes:
         if written is value or not begun <= written.time < value.time or written.dead:
             continue
-        memory = aliased(target)
+        memory = aliased(target, net)
         for v in (*inner, leaf):
             later = (u for u in v.uses() if u in steps and u.time > written.time)
-            if v.time < written.time and any(later) and aliased(v) & memory:
+            if v.time < written.time and any(later) and aliased(v, net) & memory:
                 return True
     return False
 
 
-def aliased(value: Value) -> set[Value]:
+def aliased(value: Value, net: Net) -> set[Value]:
     """What ``value`` may share memory with, of what was there before."""
     found: set[Value] = set()
     stack = [value]
@@ -79,17 +81,31 @@ def aliased(value: Value) -> set[Value]:
         v = stack.pop()
         if v not in found and v.op != "const":
             found.add(v)
-            stack += v.args if is_alias(v) else []
+            stack += v.args if is_alias(v, net) else []
     return found
 
 
-def is_alias(v: Value) -> bool:
+def is_alias(v: Value, net: Net) -> bool:
     """It may share memory with its arguments."""
     return (
         v.op in ("join", "pack", "each", "store")
         or (v.op in ("move", "apply") and (v.data in ALIASES or v.data[:1] in "[."))
         or v.inplace
+        or (v.op == "other" and not v.known)
+        or (v.op == "call" and gives_back(v.data, net))
     )
+
+
+def gives_back(module: nn.Module, net: Net) -> bool:
+    """What ``module`` returns may share memory with what it is given."""
+    if module not in net.back:
+        net.back[module] = False  # for a module that calls itself
+        if module in net.returns:
+            given = set(net.inputs[module].values())
+            net.back[module] = bool(aliased(net.returns[module], net) & given)
+        else:
+            net.back[module] = module not in net.hidden_modules
+    return net.back[module]
 
 
 def names_to_bind(record: Record) -> list[str]:

@@ -199,6 +199,8 @@ class Objects:
         return self.new("meta") if value.op == "meta" else self.new("move", [value], "unbind")
 
     def unpack(self, value: Value, count: int) -> list[Value] | None:
+        if value.op == "pack" and value.data == "bag" and value.args:
+            return [self.one_of(list(value.args))] * count
         if value.op == "pack" and len(value.args) == count:
             return list(value.args)
         if value.op == "each":
@@ -233,8 +235,11 @@ class Objects:
             return self.one_of(found)
         if base.op in ("pack", "each"):
             if index.is_const(int) and base.data == "list" and index.data < len(base.args):
-                return base.args[index.data]
-            if index.op != "const":
+                found = base.args[index.data]  # a loop may set it anew, later on
+                return (
+                    self.new("join", [found]) if self.frame.loops and found.op != "const" else found
+                )
+            if index.op != "const" or base.data == "bag":
                 return self.each(base)
         if base.op == "meta":
             return base

@@ -18,6 +18,8 @@ GATE = "multiplies another tensor: a gate"
 NORMAL = "is divided by what comes of it: it normalises"
 UNKNOWN = "what becomes of it cannot be seen"
 HIDDEN = "hidden"
+CHANCE = "is taken as a probability"
+CHANCES = {"bernoulli", "bernoulli_", "multinomial", "binary_cross_entropy"}
 DEEPEST = 6  # containers in containers
 SCALES = {"add", "sub", "mul", "div", "neg", "to"}
 OUTRIGHT = (nn.Sigmoid, nn.Tanh)
@@ -34,6 +36,7 @@ class Net:
     calls: dict[nn.Module, list[Value]] = field(default_factory=dict)
     hidden_modules: set[nn.Module] = field(default_factory=set)  # torch's, which do not gate
     returned: dict[Value, list[nn.Module]] = field(default_factory=dict)  # ``returns``, inverted
+    back: dict[nn.Module, bool] = field(default_factory=dict)  # see ``gives_back``
 
     def given(self, module: nn.Module, name: str) -> Iterator[tuple[Value, Value]]:
         """Each call of ``module``, and what it gives for the argument ``name``."""
@@ -58,13 +61,18 @@ def why_left(activation: Activation, values: Iterable[Value], net: Net) -> str:
         return GATE
     if OUTPUT in roles and (outright or HIDDEN not in roles):
         return OUTPUT
+    if CHANCE in roles and outright:
+        return CHANCE
     if UNKNOWN in roles and outright:
         return UNKNOWN
     return ""
 
 
-Path = tuple[tuple[int, str], ...]
-"""Where in nested containers a value is: its place and name in each, the innermost first."""
+Path = tuple[tuple[int, str | None], ...]
+"""Where in nested containers a value is: its place and name in each, the innermost first.
+
+The name is "" where there is none, None where neither name nor place is known.
+"""
 
 
 def find_roles(value: Value, net: Net) -> set[str]:
@@ -96,15 +104,14 @@ def _roles(v: Value, user: Value, path: Path, net: Net) -> list[str | tuple[Valu
     """What one user makes of ``v``, or the values in which that shows."""
     if user.op == "pack":
         count = len(user.args) - len(user.keys)
-        names = ["", *user.keys] if user.keys else [""]
+        unnamed = None if user.data in ("dict", "bag") else ""
+        names = [*[unnamed] * count, *user.keys]
         return [
-            (user, ((i, names[i - count + 1] if i >= count and user.keys else ""), *path))
-            for i, arg in enumerate(user.args)
+            (user, (at, *path))
+            for at, arg in zip(enumerate(names), user.args, strict=True)
             if arg is v
         ]
-    if user.op == "join":
-        return [(user, path)]
-    if user.op == "each":
+    if user.op in ("join", "each"):
         return [(user, path)]
     if user.op == "move":
         return _take(user, path)
@@ -126,6 +133,8 @@ def _roles(v: Value, user: Value, path: Path, net: Net) -> list[str | tuple[Valu
         return [HIDDEN] if others else [(user, path)]
     if user.op == "other" and not user.known:
         return [UNKNOWN]
+    if user.op == "other" and user.data in CHANCES:
+        return [CHANCE]
     return [HIDDEN] if user.op != "meta" else []
 
 
@@ -134,6 +143,8 @@ def _take(user: Value, path: Path) -> list[str | tuple[Value, Path]]:
     if not path:
         return [(user, path)]
     what, (place, name) = str(user.data), path[0]
+    if name is None:
+        return [(user, path[1:])]
     if what.startswith(".") and name and what[1:] != name:
         return []
     if what.startswith("[") and what[1:-1] not in (str(place), name):
@@ -144,7 +155,7 @@ def _take(user: Value, path: Path) -> list[str | tuple[Value, Path]]:
 def _enter(v: Value, call: Value, path: Path, net: Net) -> list[str | tuple[Value, Path]]:
     child = call.data
     if child in net.hidden_modules:
-        return [HIDDEN]
+        return [CHANCE if isinstance(child, nn.BCELoss) else HIDDEN]
     inputs = net.inputs.get(child)
     if inputs is None:
         return [UNKNOWN]

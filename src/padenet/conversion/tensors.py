@@ -25,10 +25,15 @@ class Tensors(Objects):
         def plain(v: Value) -> Any:
             return v.data if v.is_const(*known.PLAIN) else Unknown(has_data(v))
 
+        starred = any(a.op == "each" for a in args)
         found = read_call(
             function, [plain(a) for a in args], {k: plain(v) for k, v in given.items()}
         )
-        if isinstance(found, str) and ({"out", "inplace"} & given.keys() or f.__name__[-1] == "_"):
+        if starred:
+            found = f"{known.short(f)}: it is called with *"
+        if isinstance(found, str) and (
+            starred or {"out", "inplace"} & given.keys() or f.__name__[-1] == "_"
+        ):
             value = self.write_out(known.short(f), [*args, *given.values()], given.get("out"))
             value.activation = found
             self.made.append(value)
@@ -53,7 +58,7 @@ class Tensors(Objects):
         if name in known.CHANGERS and base.op in ("pack", "each", "other", "input"):
             for value in (*args, *given.values()):
                 self.put_into(base, value)
-            return self.const(None)
+            return self.each(base) if name == "setdefault" else self.const(None)
         if base.op == "meta":
             return self.new("meta")
         if name in METHODS and not args and not given:
@@ -74,7 +79,9 @@ class Tensors(Objects):
         return value
 
     def put_into(self, base: Value, value: Value) -> None:
-        if base.op != "pack":
+        if base.op == "pack":
+            base.data, base.keys = "bag", ()
+        else:
             self.impure += 1
             self.new("store", [value], "a list")
         base.add(value)
