@@ -236,7 +236,12 @@ class Expressions(Calls):
         return self.closure(node)
 
     def closure(self, tree: Any) -> Value:
-        return self.new("closure", data=(tree, self.frame))
+        a = tree.args
+        names = [p.arg for p in (*a.posonlyargs, *a.args)]
+        pairs = [*zip(names[len(names) - len(a.defaults) :], a.defaults, strict=True)]
+        pairs += [(p.arg, d) for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d]
+        defaults = {name: self.eval(node) for name, node in pairs}
+        return self.new("closure", data=(tree, self.frame, defaults))
 
     def on_ListComp(self, node: Any) -> Value:
         env = dict(self.frame.env)

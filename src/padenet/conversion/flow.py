@@ -9,7 +9,7 @@ import sys
 from collections.abc import Hashable
 from typing import Any
 
-from padenet.conversion.activations import FUNCTIONS
+from padenet.conversion.activations import FUNCTIONS, NAMES
 from padenet.conversion.expressions import Expressions
 from padenet.conversion.operations import PLAIN
 from padenet.conversion.values import Frame, Value
@@ -134,7 +134,17 @@ class Flow(Expressions):
         return True
 
     def do_FunctionDef(self, s: ast.FunctionDef) -> bool:
-        self.frame.env[s.name] = self.closure(s)
+        made = self.closure(s)
+        for decorator in s.decorator_list:
+            made = self.call(self.eval(decorator), [made], {})
+        self.frame.env[s.name] = made
+        return True
+
+    def do_ClassDef(self, s: ast.ClassDef) -> bool:
+        self.frame.env[s.name] = self.unknown(s.name)
+        names = {getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(s)} & NAMES
+        if names:
+            self.tell(f"{', '.join(sorted(names))}: {s.name} is a class made in the forward")
         return True
 
     def do_If(self, s: ast.If) -> bool:
@@ -193,7 +203,7 @@ class Flow(Expressions):
             return value
         made = self.unknown(name)
         if value.is_const(Hashable) and value.data in FUNCTIONS:
-            self.tell(made, f"{value.data.__name__}: a loop sets {name}")
+            self.tell(f"{value.data.__name__}: a loop sets {name}")
         return made
 
     def do_With(self, s: ast.With) -> bool:

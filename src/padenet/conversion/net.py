@@ -6,6 +6,7 @@ from typing import Any
 from torch import fx, nn
 
 from padenet.conversion.activations import Activation, read_module
+from padenet.conversion.calls import defaults_of
 from padenet.conversion.flow import Flow
 from padenet.conversion.formulas import formula_of, identify, inside
 from padenet.conversion.operations import WRAPPERS, is_torch
@@ -94,6 +95,9 @@ class Forwards(Flow):
         env: dict[str, Value] = {names[0]: self.const(module)} if names else {}
         inputs = {a: self.new("input", data=a) for a in names[1:]}
         inputs |= {a.arg: self.new("input", data=a.arg) for a in arguments.kwonlyargs}
+        for name, held in defaults_of(inner).items():
+            if name in inputs:
+                self.hints[inputs[name]] = (held, f"it is the default of the argument {name}")
         env |= inputs
         if arguments.vararg:
             env[arguments.vararg.arg] = self.new("each", [self.new("input", data="*")])

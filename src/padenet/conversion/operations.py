@@ -37,7 +37,8 @@ MOVES = _names(
     " clone interpolate upsample dropout dropout1d dropout2d dropout3d alpha_dropout"
     " feature_alpha_dropout unfold data real broadcast_to atleast_1d atleast_2d atleast_3d tril"
     " triu masked_fill masked_fill_ copy_ broadcast_tensors pixel_shuffle nan_to_num positive"
-    " adjoint mH H as_strided hsplit vsplit dsplit unsafe_chunk unsafe_split"
+    " adjoint mH H as_strided hsplit vsplit dsplit unsafe_chunk unsafe_split view_as_real"
+    " view_as_complex"
 )
 """Results hold numbers of the input, in another place, or left out."""
 CASTS = _names("to float double half bfloat16 type_as type cpu cuda")

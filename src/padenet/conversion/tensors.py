@@ -1,21 +1,17 @@
 """What an operation of torch's gives: an activation, a step of a formula, a move, or unknown."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from padenet.conversion import operations as known
 from padenet.conversion.activations import METHODS, Activation, Unknown, read_call
-from padenet.conversion.objects import Objects
+from padenet.conversion.unfollowed import Unfollowed
 from padenet.conversion.values import Value, has_data
 
 
-class Tensors(Objects):
+class Tensors(Unfollowed):
     """Operations on tensors, as functions and methods, and what is written in place."""
-
-    call_unknown: Callable[[str, list[Value], dict[str, Value]], Value]
-    call_closure: Callable[[Value, list[Value], dict[str, Value]], Value]
 
     def activation(
         self, function: Any, f: Any, args: list[Value], given: dict[str, Value]
@@ -64,8 +60,14 @@ class Tensors(Objects):
         if name in METHODS and not args and not given:
             return self.activation(name, getattr(torch.Tensor, name), [base], {})
         if name in ("items", "values", "keys", "pop", "get") and base.op in ("pack", "each"):
+            if name in ("pop", "get") and len(args) > 1:
+                return self.new("join", [base, args[1]])
             return base if name != "items" else self.new("each", [self.each(base)])
         function = getattr(torch.Tensor, name, None)
+        if base in self.hints:  # made by a class that is known
+            return self.call_unknown(
+                name, [base, *args], given, getattr(self.hints[base][0], name, None)
+            )
         if function is None:
             return self.call_unknown(name, [base, *args], given)
         return self.step(name, function, [base, *args], given)
@@ -109,9 +111,7 @@ class Tensors(Objects):
         else:
             value = self.new("other", every, name)
             self.impure += 1
-            for arg in every:
-                if arg.op == "closure":
-                    self.call_closure(arg, [], {})
+            self.give_away(every, name)
         if written and args:
             self.writes.append((value, args[0]))
             self.rebind(args[0], value)
