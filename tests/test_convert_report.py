@@ -259,3 +259,72 @@ def test_why_a_module_is_left_is_true():
     }
     _, report = convert(Unseen(), everything=True)
     assert len(report.replaced) == 4
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(4, 12)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        return (q @ k.transpose(-2, -1)).softmax(-1) @ v
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention, self.norm = Attention(), nn.LayerNorm(4)
+        self.mlp = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Dropout(), nn.Linear(8, 4))
+
+    def forward(self, x):
+        x = x + self.attention(self.norm(x))
+        return x + self.mlp(self.norm(x))
+
+
+class ConvNeXt(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.lin = nn.Conv2d(3, 4, 1), nn.LayerNorm(4), nn.Linear(4, 8)
+
+    def forward(self, x):
+        return F.gelu(self.lin(self.norm(self.conv(x).permute(0, 2, 3, 1)))).sum()
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gru, self.lin, self.last = nn.GRU(4, 4), nn.Linear(4, 8), nn.Linear(8, 1)
+
+    def forward(self, x):
+        y, _ = self.gru(x)
+        return self.last(F.relu(self.lin(y)))
+
+
+TOKENS = {
+    "mlp.1": Block,
+    "gelu": ConvNeXt,
+    "relu": Recurrent,
+    "activation": lambda: nn.TransformerEncoderLayer(8, 2, 16),
+}
+
+
+@pytest.mark.parametrize("name", TOKENS)
+def test_groups_that_divide_tokens_are_warned_of(name):
+    with pytest.warns(UserWarning, match=rf"^{name}: groups divide dim 1.*channel_dim=-1"):
+        _, report = convert(TOKENS[name](), groups=4)
+    assert "warning: " in str(report)
+    _, report = convert(TOKENS[name](), groups=4, channel_dim=-1)  # a warning is an error
+    assert not any(r.warning or r.note for r in report.replaced)
+    convert(TOKENS[name]())
+
+
+def test_groups_elsewhere_are_at_most_noted():
+    mlp = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.Dropout(), nn.ReLU())
+    _, report = convert(nn.Sequential(mlp, nn.Linear(8, 1)), groups=4)
+    assert all("channel_dim=-1" in r.note and not r.warning for r in report.replaced)
+    assert "note: 0.1, 0.4: groups divide" in str(report)
+    conv = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
+    head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 8), nn.ReLU())
+    _, report = convert(nn.Sequential(conv, head, nn.Linear(8, 1)), groups=4)
+    assert [bool(r.note) for r in report.replaced] == [False, True]

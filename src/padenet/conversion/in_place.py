@@ -14,7 +14,6 @@ def is_lost(value: Value, net: Net) -> bool:
 
     Also in the forwards that gave the tensor to this one.
     """
-    owners = {v: (module, name) for module, ins in net.inputs.items() for name, v in ins.items()}
     family: set[Value] = set()
     stack = [(value.args[0], value)]
     while stack:
@@ -27,8 +26,8 @@ def is_lost(value: Value, net: Net) -> bool:
             u.op == "store" or (u.time > writer.time and u.op != "join") for u in others
         ):
             return True
-        if v in owners:
-            stack += [(arg, call) for call, arg in net.given(*owners[v])]
+        if v in net.owners:
+            stack += [(arg, call) for call, arg in net.given(*net.owners[v])]
         if is_alias(v, net):
             stack += [(arg, writer) for arg in v.args]
         stack += [(u, writer) for u in others if u.time < writer.time and is_alias(u, net)]
@@ -41,12 +40,11 @@ Writes = list[tuple[Value, Value]]
 
 def all_writes(writes: Writes, net: Net) -> Writes:
     """``writes`` and the calls of modules that write into what they are given."""
-    owners = {v: (module, name) for module, ins in net.inputs.items() for name, v in ins.items()}
     found = list(writes)
     seen: set[tuple[Value, Value]] = set()
     for _, target in found:  # which grows
-        for v in aliased(target, net) & owners.keys():
-            new = [pair for pair in net.given(*owners[v]) if pair not in seen]
+        for v in aliased(target, net) & net.owners.keys():
+            new = [pair for pair in net.given(*net.owners[v]) if pair not in seen]
             seen.update(new)
             found += new
     return found

@@ -7,6 +7,7 @@ it is divided by what is computed from itself, and it leaves the model where the
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from torch import nn
 
@@ -37,6 +38,19 @@ class Net:
     hidden_modules: set[nn.Module] = field(default_factory=set)  # torch's, which do not gate
     returned: dict[Value, list[nn.Module]] = field(default_factory=dict)  # ``returns``, inverted
     back: dict[nn.Module, bool] = field(default_factory=dict)  # see ``gives_back``
+
+    @cached_property
+    def owners(self) -> dict[Value, tuple[nn.Module, str]]:
+        """``inputs``, inverted, when all forwards have been followed."""
+        return {v: (module, name) for module, ins in self.inputs.items() for name, v in ins.items()}
+
+    def before(self, value: Value) -> list[Value]:
+        """What ``value`` is made of, also in a child and in the forwards that call this one."""
+        if value.op == "call" and value.data in self.returns:
+            return [self.returns[value.data]]
+        if value in self.owners:
+            return [arg for _, arg in self.given(*self.owners[value])]
+        return value.args
 
     def given(self, module: nn.Module, name: str) -> Iterator[tuple[Value, Value]]:
         """Each call of ``module``, and what it gives for the argument ``name``."""
@@ -184,7 +198,6 @@ def comes_from(value: Value, source: Value) -> bool:
 
 def is_quantised(value: Value, net: Net) -> bool:
     """What the activation is given comes from a quantised module or operation."""
-    owners = {v: (m, name) for m, inputs in net.inputs.items() for name, v in inputs.items()}
     seen: set[Value] = set()
     stack = list(value.args[:1])
     while stack:
@@ -199,12 +212,8 @@ def is_quantised(value: Value, net: Net) -> bool:
                 return True
             if kind != "DeQuantize" and not any(True for _ in v.data.parameters()):
                 stack += v.args
-        elif v.op == "call":
-            stack += [net.returns[v.data]] if v.data in net.returns else []
         elif v.op == "other" and str(v.data).startswith("quantize_per"):
             return True
-        elif v in owners:
-            stack += [arg for _, arg in net.given(*owners[v])]
-        else:
-            stack += v.args
+        elif v.op != "call" or v.data in net.returns:
+            stack += net.before(v)
     return False
