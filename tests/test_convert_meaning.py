@@ -369,6 +369,21 @@ class ListInLoop(Net):
         return held[0]
 
 
+def halved(f):
+    return lambda x: f(x) / 2
+
+
+class DecoratedInside(Net):
+    """A decorator changes what a function inside gives."""
+
+    def body(self, x):
+        @halved
+        def gate(y):
+            return torch.sigmoid(y)
+
+        return x * gate(x)
+
+
 CASES = {  # how many units there are, with gates and outputs
     ReadAtOnce: 1,
     NamedInFormula: 1,
@@ -396,6 +411,7 @@ CASES = {  # how many units there are, with gates and outputs
     InText: 1,
     Aliases: 0,
     ListInLoop: 1,
+    DecoratedInside: 0,
 }
 
 

@@ -28,9 +28,8 @@ def is_lost(value: Value, net: Net) -> bool:
             return True
         if v in net.owners:
             stack += [(arg, call) for call, arg in net.given(*net.owners[v])]
-        if is_alias(v, net):
-            stack += [(arg, writer) for arg in v.args]
-        stack += [(u, writer) for u in others if u.time < writer.time and is_alias(u, net)]
+        stack += [(arg, writer) for arg in shared(v, net)]
+        stack += [(u, writer) for u in others if u.time < writer.time and v in shared(u, net)]
     return False
 
 
@@ -79,19 +78,18 @@ def aliased(value: Value, net: Net) -> set[Value]:
         v = stack.pop()
         if v not in found and v.op != "const":
             found.add(v)
-            stack += v.args if is_alias(v, net) else []
+            stack += shared(v, net)
     return found
 
 
-def is_alias(v: Value, net: Net) -> bool:
-    """It may share memory with its arguments."""
-    return (
-        v.op in ("join", "pack", "each", "store")
-        or (v.op in ("move", "apply") and (v.data in ALIASES or v.data[:1] in "[."))
-        or v.inplace
-        or (v.op == "other" and not v.known)
-        or (v.op == "call" and gives_back(v.data, net))
-    )
+def shared(v: Value, net: Net) -> list[Value]:
+    """Those of its arguments with which ``v`` may share memory."""
+    if v.op in ("join", "pack", "each", "store") or (v.op == "other" and not v.known):
+        return v.args
+    if v.op == "call":
+        return v.args if gives_back(v.data, net) else []
+    named = v.op in ("move", "apply") and (v.data in ALIASES or v.data[:1] in "[.")
+    return v.args if named else v.args[:1] if v.inplace else []
 
 
 def gives_back(module: nn.Module, net: Net) -> bool:
