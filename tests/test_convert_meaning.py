@@ -1,7 +1,9 @@
 """With units that are exactly what they replace, the new model is the old one."""
 
+import contextlib
 import copy
 import functools
+import types
 
 import pytest
 import torch
@@ -384,6 +386,86 @@ class DecoratedInside(Net):
         return x * gate(x)
 
 
+class Stopped(Net):
+    """What a name is where a block or a loop has ended before its end."""
+
+    def body(self, x):
+        a = b = c = x
+        try:
+            a = x + 1
+            raise KeyError
+        except KeyError:
+            pass
+        with contextlib.suppress(KeyError):
+            b = x + 1
+            {}["a"]
+            b = x
+        for i in range(3):
+            c = c + 1
+            if i == 1:
+                break
+        else:
+            c = x
+        return x * torch.sigmoid(a) + x * torch.sigmoid(b) + x * torch.sigmoid(c)
+
+
+class Takes(Net):
+    """What is taken out of a container is another tensor each time."""
+
+    def body(self, x):
+        rest, two, last = iter([x, x + 1]), [x, x + 1], [x, x + 1]
+        y = next(rest) * torch.sigmoid(next(rest)) + two.pop() * torch.sigmoid(two.pop())
+        del last[0]
+        filled = [x]
+        functools.reduce(lambda a, b: a.insert(0, b), [filled, x + 1])
+        return y + x * torch.sigmoid(last[0]) + x * torch.sigmoid(filled[0])
+
+
+class SameText(Net):
+    """One text that is an activation at one time and a product at another."""
+
+    def times(self, a, b):
+        return a * b
+
+    def body(self, x):
+        g = torch.sigmoid(x)
+        scaled = lambda v: v * g
+        y = scaled(x)
+        g = g + 1
+        return y + scaled(x) + self.times(x, torch.sigmoid(x)) + self.times(x, self.lin(x))
+
+
+class Written(Net):
+    """Written into between the steps of a formula, by whom it is hard to see."""
+
+    def prepare(self):
+        self.clip, self.inner = nn.Hardtanh(inplace=True), nn.Sequential(nn.Hardtanh(inplace=True))
+
+    def body(self, x):
+        f, x = x + 1, x * 1.0
+        held = types.SimpleNamespace(v=f)
+        gate = torch.sigmoid(f)
+        held.v += 1
+        t = torch.sigmoid(x)
+        functools.reduce(lambda u, v: u.add_(v), [x, 1])
+        y = x * t
+        t = torch.sigmoid(x)
+        self.clip(x)
+        y = y + x * t
+        t = torch.sigmoid(x)
+        self.inner(x)
+        y = y + x * t
+        t = torch.sigmoid(x)
+        F.hardtanh(x, -0.5, 0.5, inplace=True)
+        y = y + x * t
+        t = torch.sigmoid(x)
+        eval("x.add_(1)")
+        y = y + x * t
+        z = self.clip(x)
+        z.relu_()
+        return x + y + f * gate
+
+
 CASES = {  # how many units there are, with gates and outputs
     ReadAtOnce: 1,
     NamedInFormula: 1,
@@ -412,6 +494,10 @@ CASES = {  # how many units there are, with gates and outputs
     Aliases: 0,
     ListInLoop: 1,
     DecoratedInside: 0,
+    Stopped: 3,
+    Takes: 4,
+    SameText: 2,
+    Written: 0,
 }
 
 

@@ -98,6 +98,8 @@ class Calls(Tensors):
             return self.activation(name, f, args, given)
         if name == "forward":  # a class's, called with a module
             self.ask(args, "class")
+        if f in (eval, exec):
+            return self.call_unknown(name, [*args, *self.frame.env.values()], given)
         if isinstance(f, torch.jit.ScriptFunction):
             return self.call_unknown(f"{f.name}, a scripted function,", args, given, f)
         if known.is_torch(f):
@@ -161,7 +163,7 @@ class Calls(Tensors):
         if f is range or not args:
             return self.new("meta") if f is range else self.pack([])
         if f is next:
-            return self.each(args[0])
+            return self.new("join", [self.each(args[0])])  # another one each time
         if f is sorted and args[0].op == "pack":
             self.give_away(list(given.values()), "sorted")
             return self.new("pack", args[0].args, "bag")
@@ -273,12 +275,18 @@ class Calls(Tensors):
             self.odd[child] = "it is called with more than a tensor"
         plain = has_plain_call(child) and not has_hooks(child)
         if isinstance(child, known.MOVING_MODULES) and every and plain:
-            return self.new("move", every[:1], type(child).__name__)
+            value = self.new("move", every[:1], type(child).__name__)
+            if getattr(child, "inplace", False):
+                self.writes.append((value, every[0]))
+                self.rebind(every[0], value)
+            return value
         if not has_plain_call(child):
             return self.call_unknown(
                 f"{type(child).__name__}.__call__", args, given, type(child).__call__
             )
         value = self.new("call", every, child)
+        if getattr(child, "inplace", False) and every:
+            self.writes.append((value, every[0]))
         value.keys, value.slot = tuple(given), callee.slot
         if child in self.formulas and len(every) == 1 and plain:
             value.function = self.formulas[child]

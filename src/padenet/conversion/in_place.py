@@ -38,8 +38,9 @@ Writes = list[tuple[Value, Value]]
 
 
 def all_writes(writes: Writes, net: Net) -> Writes:
-    """``writes`` and the calls of modules that write into what they are given."""
-    found = list(writes)
+    """``writes`` and the calls of modules that write, or may, into what they are given."""
+    unread = net.calls.keys() - net.returns.keys() - net.hidden_modules
+    found = [*writes, *((call, arg) for m in unread for call in net.calls[m] for arg in call.args)]
     seen: set[tuple[Value, Value]] = set()
     for _, target in found:  # which grows
         for v in aliased(target, net) & net.owners.keys():
@@ -100,7 +101,8 @@ def gives_back(module: nn.Module, net: Net) -> bool:
             given = set(net.inputs[module].values())
             net.back[module] = bool(aliased(net.returns[module], net) & given)
         else:
-            net.back[module] = module not in net.hidden_modules
+            inplace = getattr(module, "inplace", False)
+            net.back[module] = inplace or module not in net.hidden_modules
     return net.back[module]
 
 

@@ -60,6 +60,8 @@ META = _names(
 FOLDED = {float, int, bool, abs, min, max, round, torch.tensor, torch.as_tensor, getattr}
 """Called with constants only they give one."""
 CHANGERS = _names("append extend insert add update setdefault appendleft put")
+SHUFFLERS = _names("pop popitem popleft remove clear reverse sort rotate")
+"""Methods after which the order of a container is not known."""
 LOOKS = {len, isinstance, hasattr, id, repr, str, type, callable, issubclass}
 OF_MODULES = frozenset(dir(nn.Module()))
 """What every module has, a unit too."""

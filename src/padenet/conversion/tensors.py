@@ -59,9 +59,11 @@ class Tensors(Unfollowed):
             return self.new("meta")
         if name in METHODS and not args and not given:
             return self.activation(name, getattr(torch.Tensor, name), [base], {})
-        if name in ("items", "values", "keys", "pop", "get") and base.op in ("pack", "each"):
-            if name in ("pop", "get") and len(args) > 1:
-                return self.new("join", [base, args[1]])
+        if name in known.SHUFFLERS and base.op == "pack":
+            base.data, base.keys = "bag", ()
+        if name in ("pop", "popleft", "get") and base.op in ("pack", "each"):
+            return self.new("join", [self.each(base), *args[1:]])  # another one each time
+        if name in ("items", "values", "keys") and base.op in ("pack", "each"):
             return base if name != "items" else self.new("each", [self.each(base)])
         function = getattr(torch.Tensor, name, None)
         if base in self.hints:  # made by a class that is known
@@ -90,7 +92,8 @@ class Tensors(Unfollowed):
 
     def step(self, name: str, f: Any, args: list[Value], given: dict[str, Value]) -> Value:
         """An operation of torch's, function or method, by name."""
-        written, plain = name.endswith("_"), name.rstrip("_")
+        flag = given.get("inplace", self.const(False))
+        written, plain = name.endswith("_") or not flag.is_const() or flag.data, name.rstrip("_")
         every = [*args, *given.values()]
         if plain in ("max", "min") and len(args) == 2 and args[1].op not in ("const", "meta"):
             plain, f = ("maximum", torch.maximum) if plain == "max" else ("minimum", torch.minimum)

@@ -1,6 +1,6 @@
 """Calls of what is not followed: what they are given, and what the report says of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from torch import nn
@@ -8,6 +8,8 @@ from torch import nn
 from padenet.conversion.mentions import is_known, mentioned_in
 from padenet.conversion.objects import Objects
 from padenet.conversion.values import Value
+
+HOLD = ("join", "pack", "each")
 
 
 class Unfollowed(Objects):
@@ -39,6 +41,11 @@ class Unfollowed(Objects):
         """A call of ``callee``, an object, if that is known."""
         every = [*args, *given.values()]
         made = self.unknown(name, every)
+        self.writes += [(made, v) for v in every if v.op not in ("const", "meta", "closure")]
+        for v in set(self.walk(every)):
+            if v.op == "pack" and v.data != "object":  # it may be filled anew
+                v.data, v.keys = "bag", ()
+                v.add(made)
         self.tell_mentioned(callee, f"{name} cannot be followed")
         self.give_away(every, name)
         return made
@@ -74,15 +81,20 @@ class Unfollowed(Objects):
 
     def parts(self, value: Value) -> Iterator[Value]:
         """``value``, or what it may be, or holds."""
-        stack, seen = [value], set()
+        for v in self.walk([value]):
+            if v in self.hints or v.op not in HOLD:
+                yield v
+
+    def walk(self, values: Iterable[Value]) -> Iterator[Value]:
+        """``values``, what they may be and what they hold."""
+        stack, seen = list(values), set()
         while stack:
             v = stack.pop()
             if v in seen:
                 continue
             seen.add(v)
-            if v.op in ("join", "pack", "each"):
+            yield v
+            if v.op in HOLD:
                 stack += v.args
             elif v.is_const(list, tuple, dict):
                 stack += self.members(v)
-            if v in self.hints or v.op not in ("join", "pack", "each"):
-                yield v
