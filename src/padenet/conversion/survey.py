@@ -22,10 +22,10 @@ from padenet.conversion.report import Left
 from padenet.conversion.roles import OUTRIGHT, UNKNOWN, is_quantised, why_left
 from padenet.conversion.sites import Site, find
 from padenet.conversion.stored import SEARCHES
+from padenet.conversion.tokens import LAYERS
 from padenet.nn import PAU
 
 FUNCTION_TYPES = (FunctionType, BuiltinFunctionType)
-LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 LOOK_UPS = SEARCHES | {"getattr", "get_submodule", "vars", "__dict__", "eval", "exec"}
 
 
