@@ -1,6 +1,6 @@
 """``rational`` at every finite x, at infinity and NaN, against MPFR.
 
-One unit a channel and one element a unit: every element's own da and db are seen, not their sum.
+One unit per channel and one element per unit: this shows every element's da and db, not their sum.
 Right means: finite where the exact value can be stored, infinite where it overflows, and within a
 few roundings times the conditioning (``exact.py``). ``dy`` is 1, tiny or huge too: a gradient can
 be an ordinary number where dy or the derivative alone is not.
