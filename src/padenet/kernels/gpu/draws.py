@@ -8,23 +8,24 @@ from padenet.kernels.gpu.formula import OFFSET
 
 @triton.jit
 def noisy(
-    a, d, offset, seed, alpha, middle, minor, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
-    NOISE: tl.constexpr,
+    a, d, own, offset, seed, alpha, middle, minor, FORM: tl.constexpr, M: tl.constexpr,
+    N: tl.constexpr, NOISE: tl.constexpr,
 ):  # fmt: skip
     """The coefficients that each element sees: c (1 + alpha u), u as in ``padenet/noise.py``.
 
-    NOISE 2: memory holds (..., middle, minor), the shape says (..., minor, middle).
+    ``own``: a and d once more, as ``in_threads`` has them. NOISE 2: memory holds
+    (..., middle, minor), the shape says (..., minor, middle).
     """
     if NOISE == 0:
         return a, d
     else:
-        return _with_noise(a, d, offset, seed, alpha, middle, minor, FORM, M, N, NOISE)
+        return _with_noise(a, d, own, offset, seed, alpha, middle, minor, FORM, M, N, NOISE)
 
 
 @triton.jit
 def _with_noise(
-    a, d, offset, seed, alpha, middle, minor, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
-    NOISE: tl.constexpr,
+    a, d, own, offset, seed, alpha, middle, minor, FORM: tl.constexpr, M: tl.constexpr,
+    N: tl.constexpr, NOISE: tl.constexpr,
 ):  # fmt: skip
     index = offset.to(tl.int64)
     if NOISE == 2:
@@ -38,8 +39,9 @@ def _with_noise(
             w0, w1, w2, w3 = _philox(seed, index, i // 10)
         f = _slot(w0, w1, w2, w3, i % 10)
         c = a[i] if i <= M else d[i - M - CONSTANT]
+        c_own = own[i if i <= M else i + 1 - CONSTANT]
         # u = 2 f - 3 + 1/4096
-        c = f * (2 * alpha * c) + (c - alpha * c * (3 - 1 / 4096))
+        c = f * (2 * alpha * c) + (c_own - alpha * c_own * (3 - 1 / 4096))
         if i <= M:
             u = u + (c,)
         else:
@@ -64,11 +66,11 @@ def _philox(seed, index, DRAW: tl.constexpr):
     k0, k1 = seed.to(tl.uint32), (seed >> 32).to(tl.uint32)
     c0, c1 = index.to(tl.uint32), (index >> 32).to(tl.uint32)
     c2, c3 = tl.full(c0.shape, DRAW, tl.uint32), tl.zeros(c0.shape, tl.uint32)
-    m0, m1 = tl.full((), 0xD2511F53, tl.uint32), tl.full((), 0xCD9E8D57, tl.uint32)
+    m0, m1 = tl.full((), 0xD2511F53, tl.uint64), tl.full((), 0xCD9E8D57, tl.uint64)
     w0, w1 = tl.full((), 0x9E3779B9, tl.uint32), tl.full((), 0xBB67AE85, tl.uint32)
     for _ in tl.static_range(7):
-        h0, l0 = tl.umulhi(c0, m0), c0 * m0
-        h1, l1 = tl.umulhi(c2, m1), c2 * m1
-        c0, c1, c2, c3 = h1 ^ c1 ^ k0, l1, h0 ^ c3 ^ k1, l0
+        p0, p1 = c0.to(tl.uint64) * m0, c2.to(tl.uint64) * m1  # one instruction for both halves
+        h0, h1 = (p0 >> 32).to(tl.uint32), (p1 >> 32).to(tl.uint32)
+        c0, c1, c2, c3 = h1 ^ c1 ^ k0, p1.to(tl.uint32), h0 ^ c3 ^ k1, p0.to(tl.uint32)
         k0, k1 = k0 + w0, k1 + w1
     return c0, c1, c2, c3
