@@ -175,7 +175,9 @@ def horner(x, c, DEGREE: tl.constexpr, OWN: tl.constexpr):
     if DEGREE == 0:
         return tl.zeros_like(x) + c[0], tl.zeros_like(x)
     else:
-        P, dP = tl.zeros_like(x) + c[DEGREE], tl.zeros_like(x) + DEGREE * c[DEGREE]
+        P, dP = c[DEGREE], DEGREE * c[DEGREE]
+        if P.numel != x.numel:
+            P, dP = tl.zeros_like(x) + P, tl.zeros_like(x) + dP
         for j in tl.static_range(DEGREE - 1, -1, -1):
             if not OWN:
                 dP = P if j == DEGREE - 1 else dP * x + P

@@ -143,7 +143,7 @@ def forward(
                 mine &= (tl.abs(widen(x)) > far_limit) | (offset >= end)
                 u, v = noisy(
                     far_a, far_d, far_a + far_d, base + offset, seed, alpha, middle, minor,
-                    FORM, M, N, NOISE,
+                    FORM, M, N, NOISE, NVIDIA,
                 )  # fmt: skip
                 wide = widen(x)
                 y, dx, da, db = evaluate(wide, wide, u, v, q, FORM, M, N)
@@ -172,7 +172,7 @@ def _forward_batch(
                 pick_set(a, i % SETS, M + 1), pick_set(d, i % SETS, N + 1),
                 pick_set(own_a, i % SETS, M + 1) + pick_set(own_d, i % SETS, N + 1),
                 base + offsets_of(row, column, i, place, LAYOUT, ROWS, COLS, PARTS, WHOLE),
-                seed, alpha, middle, minor, FORM, M, N, NOISE,
+                seed, alpha, middle, minor, FORM, M, N, NOISE, NVIDIA,
             )  # fmt: skip
             P, dP, A, dA = polynomials(x, u, v, FORM, M, N, False)
             F = P * reciprocal(denominator(A, q, FORM), NVIDIA)
@@ -291,7 +291,7 @@ def backward(
                 dy = tl.load(dy_ptr + (0 * offset if ONE_DY else offset), mine, 0.0)
                 u, v = noisy(
                     far_a, far_d, far_a + far_d, base + offset, seed, alpha, middle, minor,
-                    FORM, M, N, NOISE,
+                    FORM, M, N, NOISE, NVIDIA,
                 )  # fmt: skip
                 y, dx, da, db = evaluate(widen(dy), widen(x), u, v, q, FORM, M, N)
                 far_sums = plus(far_sums, da + without_constant(db, FORM, N), K)
@@ -339,7 +339,7 @@ def _backward_tile(
             pick_set(a, i % SETS, M + 1), pick_set(d, i % SETS, N + 1),
             pick_set(own_a, i % SETS, M + 1) + pick_set(own_d, i % SETS, N + 1),
             base + offsets_of(row, column, i, place, LAYOUT, ROWS, COLS, PARTS, WHOLE),
-            seed, alpha, middle, minor, FORM, M, N, NOISE,
+            seed, alpha, middle, minor, FORM, M, N, NOISE, NVIDIA,
         )  # fmt: skip
         if NOISE == 0:
             u, v = pick_set(own_a, i % SETS, M + 1), pick_set(own_d, i % SETS, N + 1)
