@@ -126,9 +126,8 @@ def table3() -> list[Config]:
 
 
 def table3_short() -> list[Config]:
-    """The part of Table 3 that an H200 trains in a quarter of an hour: 2 nets, 7 activations, 3
-    seeds, in 20 epochs in place of 400. The rate falls as far as it does there; batches of 256,
-    bf16."""
+    """A part of Table 3, shortened: 2 nets, 7 activations, 3 seeds, 20 epochs in place of 400. The
+    rate falls as far as it does there; batches of 256, bf16. Some 25 minutes of an H200."""
     activations = ["relu", "lrelu", "rrelu", "swish", "prelu", *UNITS]
     short = {"epochs": 20, "batch_size": 256, "lr_decay": 0.74, "precision": "bf16"}
     nets = "vgg8", "mobilenetv2"

@@ -137,8 +137,8 @@ def _waves(length: int, most: int, layout: int, parts: int, noise: bool) -> tupl
 
     Programs that end together leave a multiprocessor without work, from the last load of one to the
     first of the next. So they end one after the other, and what is left then goes wherever there is
-    room first. Noise is arithmetic alone: there a second wave of a fifth fills what the first leaves
-    empty. Short programs are not worth a second wave.
+    room first. Noise is arithmetic alone: there a fifth is left for the second wave, and all of the
+    first end together. Short programs are not worth a second wave.
     """
     if length <= most // 2:
         return max(1, length), 0
