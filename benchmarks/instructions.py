@@ -23,6 +23,7 @@ import triton
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from compile_gpu import build
 
+from padenet.core.forms import FORMS
 from padenet.torch.kernels.gpu import sweeps
 from padenet.torch.kernels.gpu.plan import SHAPE, Plan, plan_for
 
@@ -38,7 +39,7 @@ NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
 
 def compile_kernel(plan: Plan, dtype: str, registers: int) -> bytes:
     constants = dict(zip(SHAPE, plan.shape, strict=True))
-    constants |= {"FORM": 0, "M": 5, "N": 4, "seed_ptr": None, "NVIDIA": 2}
+    constants |= {"FORM": FORMS["safe"].code, "M": 5, "N": 4, "seed_ptr": None, "NVIDIA": 2}
     if plan.kernel == "forward":
         constants |= {"BATCH": plan.batch, "MORE": plan.more}
     else:
