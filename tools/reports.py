@@ -15,6 +15,7 @@ from padenet.lab.report import write_report
 ROOT = Path(__file__).parents[1]
 TITLES = {
     "table2": "Table 2",
+    "table3": "Table 3, shortened",
     "stability": "PAU and RPAU with a guard on b_4",
     "pruning": "Lottery tickets of VGG-8",
     "vgg": "VGG on Fashion-MNIST under padenet.stabilize",
