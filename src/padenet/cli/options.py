@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 from padenet.lab.records.config import Config, check_read
 
 if TYPE_CHECKING:
-    from padenet.lab.run.run import Place
+    from padenet.lab.run.execution import Execution
 
 
 HELP = {
@@ -56,7 +56,7 @@ def add_record(parser: argparse.ArgumentParser, *, leave: tuple[str, ...] = ()) 
         )
 
 
-def add_place(parser: argparse.ArgumentParser) -> None:
+def add_execution(parser: argparse.ArgumentParser) -> None:
     """Where a run is computed."""
     group = parser.add_argument_group("place")
     group.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1")
@@ -76,11 +76,11 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def make_place(args: argparse.Namespace, deadline: float = math.inf) -> "Place":
+def make_execution(args: argparse.Namespace, deadline: float = math.inf) -> "Execution":
     """What those options say."""
-    from padenet.lab.run.run import Place
+    from padenet.lab.run.execution import Execution
 
-    return Place(
+    return Execution(
         device=args.device,
         data_dir=args.data_dir,
         deterministic=args.deterministic,

@@ -22,11 +22,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from padenet.cli.options import add_place, add_record, given, make_place
+from padenet.cli.options import add_execution, add_record, given, make_execution
 from padenet.core.extras import require
 
 if TYPE_CHECKING:
-    from padenet.lab.sweep.outcome import Report
+    from padenet.lab.sweep.outcome import OnEnd
     from padenet.lab.sweep.sweep import Status
 
 EVERY = 2.0  # seconds between two looks at the directories
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="list the runs and estimate the time")
     add("--quiet", action="store_true", help="no progress, the summary only")
     add_record(parser, leave=("dataset", "net", "activation", "seed"))
-    add_place(parser)
+    add_execution(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         sweep,
     )
 
-    place = make_place(args, deadline)
+    execution = make_execution(args, deadline)
     check_jobs(args.jobs)
     configs = choose(find_runs(args.recipe), args.only, given(args))
     check_read(configs, given(args))
@@ -74,13 +74,19 @@ def run(args: argparse.Namespace) -> int:
         print_plan(statuses, args)
         return 0
     if args.ray is None:  # a cluster may have what this machine has not
-        check_work(statuses, args.out, place.data_dir)
+        check_work(statuses, args.out, execution.data_dir)
     if not args.quiet:
         plural = "s" if len(configs) > 1 else ""
         print(f"{len(configs)} run{plural} in {args.out}: {count(statuses)}", flush=True)
     with show(statuses, args) as report:
         statuses = sweep(
-            configs, args.out, place, args.jobs, ray=args.ray, threads=args.threads, report=report
+            configs,
+            args.out,
+            execution,
+            args.jobs,
+            ray=args.ray,
+            threads=args.threads,
+            report=report,
         )
     if any(s.result for s in statuses):
         print_columns(summarize(statuses))
@@ -108,7 +114,7 @@ def print_plan(statuses: "list[Status]", args: argparse.Namespace) -> None:
     print(count(statuses), flush=True)
     torch.set_num_threads(args.threads or max(1, torch.get_num_threads() // args.jobs))
     try:
-        timed = time_runs(statuses, make_place(args))
+        timed = time_runs(statuses, make_execution(args))
     except (OSError, ValueError, ImportError) as error:
         print(f"no estimate of the time: {error}")
         return
@@ -120,7 +126,7 @@ def print_plan(statuses: "list[Status]", args: argparse.Namespace) -> None:
 
 
 @contextmanager
-def show(statuses: "list[Status]", args: argparse.Namespace) -> "Iterator[Report]":
+def show(statuses: "list[Status]", args: argparse.Namespace) -> "Iterator[OnEnd]":
     """A function for each outcome: it prints a line, unless a live table shows them."""
     if args.quiet:
         yield lambda outcome: None

@@ -17,7 +17,8 @@ from padenet.cli import main
 from padenet.lab.records.config import Config
 from padenet.lab.records.store import RunDirectory
 from padenet.lab.run.device import switches
-from padenet.lab.run.run import Place, load_once, steps, train
+from padenet.lab.run.execution import Execution
+from padenet.lab.run.run import load_once, steps, train
 
 TINY = Config(activation="pau", epochs=3, batch_size=256, stabilize=0.01)
 TIMES = ("seconds", "images_per_second", "machine")
@@ -179,7 +180,7 @@ def test_a_loss_that_is_not_finite_is_a_result(tmp_path, capsys):
 
 
 def test_an_unreadable_checkpoint_is_named(tmp_path):
-    assert train(TINY, tmp_path, Place(deadline=0)) is None
+    assert train(TINY, tmp_path, Execution(deadline=0)) is None
     file = RunDirectory(tmp_path).checkpoint_file
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
@@ -197,7 +198,7 @@ def test_an_unreadable_checkpoint_is_named(tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="no resource limits there")
 def test_a_full_disk_loses_nothing(tmp_path):
     """A limit on the size of files stands for the disk: the checkpoint does not fit."""
-    assert train(TINY, tmp_path / TINY.name, Place(deadline=0)) is None
+    assert train(TINY, tmp_path / TINY.name, Execution(deadline=0)) is None
     before = (tmp_path / TINY.name / "checkpoint.pt").read_bytes()
     code = (
         "import resource, signal, sys; from padenet.cli import main;"
@@ -223,7 +224,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
 
 
 def test_a_deadline_stops_after_an_epoch(tmp_path):
-    assert train(TINY, tmp_path / "cut", Place(deadline=0)) is None
+    assert train(TINY, tmp_path / "cut", Execution(deadline=0)) is None
     assert [m["epoch"] for m in RunDirectory(tmp_path / "cut").metrics()] == [0]
     train(TINY, tmp_path / "cut")
     train(TINY, tmp_path / "whole")
@@ -231,21 +232,21 @@ def test_a_deadline_stops_after_an_epoch(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "place, precision, message",
+    "execution, precision, message",
     [
-        (Place(device="mps"), "fp32", "'cpu' and 'cuda'"),
-        (Place(device="cpu"), "tf32", "format of GPUs"),
+        (Execution(device="mps"), "fp32", "'cpu' and 'cuda'"),
+        (Execution(device="cpu"), "tf32", "format of GPUs"),
     ],
 )
-def test_places_that_cannot_be(tmp_path, place, precision, message):
+def test_executions_that_cannot_be(tmp_path, execution, precision, message):
     with pytest.raises(ValueError, match=message):
-        train(replace(TINY, precision=precision), tmp_path, place)
+        train(replace(TINY, precision=precision), tmp_path, execution)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_no_gpu(tmp_path):
     with pytest.raises(ValueError, match="torch sees no GPU"):
-        train(TINY, tmp_path, Place(device="cuda"))
+        train(TINY, tmp_path, Execution(device="cuda"))
 
 
 def test_bf16_trains(tmp_path):
@@ -266,7 +267,7 @@ def test_data_is_read_once():
 
 
 def test_a_checkpoint_without_its_metrics_is_refused(tmp_path):
-    assert train(TINY, tmp_path, Place(deadline=0)) is None
+    assert train(TINY, tmp_path, Execution(deadline=0)) is None
     RunDirectory(tmp_path).metrics_file.unlink()
     with pytest.raises(OSError, match=r"metrics.jsonl lacks epochs that checkpoint.pt has"):
         train(TINY, tmp_path)
@@ -284,7 +285,7 @@ def test_a_run_that_diverged_does_not_go_on(tmp_path):
 
 
 def test_a_begun_run_without_its_config_is_refused(tmp_path):
-    assert train(TINY, tmp_path, Place(deadline=0)) is None
+    assert train(TINY, tmp_path, Execution(deadline=0)) is None
     (tmp_path / "config.json").unlink()
     with pytest.raises(ValueError, match=r"metrics.jsonl, checkpoint.pt and no config.json"):
         train(replace(TINY, lr=0.5), tmp_path)
@@ -292,14 +293,14 @@ def test_a_begun_run_without_its_config_is_refused(tmp_path):
 
 @pytest.mark.parametrize("content", [{}, [1], {"epoch": 1, "net": {}, "optimizer": {}}])
 def test_a_file_that_is_no_checkpoint_of_the_run(tmp_path, content):
-    assert train(TINY, tmp_path, Place(deadline=0)) is None
+    assert train(TINY, tmp_path, Execution(deadline=0)) is None
     torch.save(content, tmp_path / "checkpoint.pt")
     with pytest.raises(OSError, match=r"checkpoint.pt (cannot be read|does not fit the run)"):
         train(TINY, tmp_path)
 
 
 def test_a_result_without_its_numbers_is_named(tmp_path):
-    assert train(TINY, tmp_path, Place(deadline=0)) is None
+    assert train(TINY, tmp_path, Execution(deadline=0)) is None
     (tmp_path / "result.json").write_text("{}")
     with pytest.raises(ValueError, match=r"result.json is not .*without status, reason, epochs"):
         train(TINY, tmp_path)

@@ -15,7 +15,7 @@ from padenet.lab.records.disk import writing
 TIMEOUT = 30.0  # seconds without a byte
 TRIES = 5
 
-Report = Callable[[str, int, int | None], None]  # file, bytes done, bytes in all if known
+OnBytes = Callable[[str, int, int | None], None]  # file, bytes done, bytes in all if known
 
 
 class Broken(Exception):
@@ -31,7 +31,7 @@ def fetch(
     data_dir: PathLike | None = None,
     *,
     sources: Mapping[str, Source] = SOURCES,
-    report: Report = _quiet,
+    report: OnBytes = _quiet,
 ) -> Path:
     """Download what is missing of a data set, and return its folder.
 
@@ -75,7 +75,7 @@ def _has(path: Path, layout: Layout) -> bool:
     return present is not None and difference(present, layout.files[name]) is None
 
 
-def download(urls: list[str], target: Path, digest: str, report: Report = _quiet) -> None:
+def download(urls: list[str], target: Path, digest: str, report: OnBytes = _quiet) -> None:
     """The file from the first url that has it with this digest, renamed when it is complete."""
     if target.is_file() and difference(target, digest, decompress=False) is None:
         return
@@ -106,7 +106,7 @@ def download(urls: list[str], target: Path, digest: str, report: Report = _quiet
     )
 
 
-def transfer(url: str, part: Path, report: Report) -> None:
+def transfer(url: str, part: Path, report: OnBytes) -> None:
     """Append to ``part`` what it lacks, or write all of it where the server has no ranges."""
     have = _size(part)
     headers = {"User-Agent": "padenet", **({"Range": f"bytes={have}-"} if have else {})}

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from padenet.core.extras import unknown
-from padenet.lab.nets.blocks import Activation, Images, named
+from padenet.lab.nets.blocks import ActivationMaker, Images, named
 from padenet.lab.nets.densenet import densenet121
 from padenet.lab.nets.lenet import lenet
 from padenet.lab.nets.mobilenet import mobilenetv2, mobilenetv2_imagenet
@@ -23,7 +23,7 @@ __all__ = ["NETS", "Net", "build", "count_multiplications", "count_parameters"]
 class Net:
     """A net and the images it is for: ``(N, channels, size, size)``, of ``classes`` kinds."""
 
-    make: Callable[[Activation, int, int], nn.Sequential]
+    make: Callable[[ActivationMaker, int, int], nn.Sequential]
     channels: int = 3
     size: int = 32
     classes: int = 10
@@ -73,7 +73,7 @@ def build(
     for what, number in (("in_channels", channels), ("classes", outputs)):
         if number < 1:
             raise ValueError(f"{what}={number} must be at least 1.")
-    model = net.make(Activation(activation, **options), channels, outputs)
+    model = net.make(ActivationMaker(activation, **options), channels, outputs)
     check = Images(name, channels, None if net.any_size else net.size)
     return named(input=check, **dict(model.named_children()))
 

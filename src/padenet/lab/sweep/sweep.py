@@ -23,9 +23,9 @@ from padenet.lab.data import check_there
 from padenet.lab.records.config import Config
 from padenet.lab.records.disk import writing
 from padenet.lab.records.store import RunDirectory
-from padenet.lab.run.run import Place
+from padenet.lab.run.execution import Execution
 from padenet.lab.sweep.jobs import run_all, taken_up
-from padenet.lab.sweep.outcome import Outcome, Report, say_nothing
+from padenet.lab.sweep.outcome import OnEnd, Outcome, say_nothing
 from padenet.lab.sweep.recipes import RECIPES
 
 State = Literal["waiting", "begun", "running", "done", "diverged", "failed"]
@@ -86,8 +86,8 @@ def _explained(recipe: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         own = os.path.abspath(recipe)
         lines = [f.lineno for f in extract_tb(error.__traceback__) if f.filename == own]
-        place = f", line {lines[-1]}" if lines else ""
-        raise ValueError(f"{recipe}{place}: {type(error).__name__}: {error}") from error
+        line = f", line {lines[-1]}" if lines else ""
+        raise ValueError(f"{recipe}{line}: {type(error).__name__}: {error}") from error
 
 
 def choose(
@@ -159,14 +159,14 @@ def check_work(statuses: Iterable[Status], out: str | Path, data_dir: str | None
 def sweep(
     configs: Iterable[Config],
     out: str | Path,
-    place: Place,
+    execution: Execution,
     jobs: int = 1,
     *,
     ray: str | None = None,
     threads: int | None = None,
-    report: Report = say_nothing,
+    report: OnEnd = say_nothing,
 ) -> list[Status]:
-    """Train what has no result yet, ``jobs`` at a time, until ``place.deadline``.
+    """Train what has no result yet, ``jobs`` at a time, until ``execution.deadline``.
 
     Args:
         ray: "local" or the address of a Ray cluster, in the place of this machine's processes.
@@ -187,11 +187,11 @@ def sweep(
 
     left = [c for c in configs if look(c, out).result is None]
     if ray is None:
-        run_all(left, out, place, jobs, threads=threads, report=note)
+        run_all(left, out, execution, jobs, threads=threads, report=note)
     elif left:
         from padenet.lab.sweep.cluster import run_on_ray
 
-        run_on_ray(left, out, place, jobs, ray, threads=threads, report=note)
+        run_on_ray(left, out, execution, jobs, ray, threads=threads, report=note)
     return [
         replace(s, state="failed", reason=failed[c.name]) if c.name in failed else s
         for c in configs
