@@ -16,12 +16,15 @@ from runs import make_run
 import padenet
 from padenet.cli import main
 from padenet.lab.data import load
-from padenet.lab.prune.lottery import lottery, stage_config, whole_label
+from padenet.lab.prune.lottery import lottery, stage_config
 from padenet.lab.records.config import Config
+from padenet.lab.records.labels import whole_label
 from padenet.lab.records.packing import pack_runs
 from padenet.lab.records.store import RunDirectory
 from padenet.lab.report import write_report
-from padenet.lab.report.pruning import plot_pruning, pruning_curves, pruning_table
+from padenet.lab.report.figures.pruning import plot_pruning
+from padenet.lab.report.pruned import pruning_curves
+from padenet.lab.report.tables.pruning import pruning_table
 from padenet.lab.run.execution import Execution
 from padenet.lab.run.learner import Learner, build_net
 from padenet.lab.run.run import read_pruning, train

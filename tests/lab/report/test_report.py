@@ -14,15 +14,17 @@ from padenet.lab.records.packed import pack
 from padenet.lab.records.store import Run
 from padenet.lab.report import write_report
 from padenet.lab.report.cells import collect
-from padenet.lab.report.curves import curve, mean_curve, plot_curves
-from padenet.lab.report.formats import to_csv, to_html, to_latex, to_markdown
+from padenet.lab.report.facts import facts
+from padenet.lab.report.figures.curves import curve, mean_curve, plot_curves
 from padenet.lab.report.names import looks
-from padenet.lab.report.overview import facts, lost_tables, settings_table
 from padenet.lab.report.page import embed
 from padenet.lab.report.page.data import unit_records
-from padenet.lab.report.paper import paper_cell
-from padenet.lab.report.results import mark_best, results_tables
-from padenet.lab.report.table import Column, Entry, Table
+from padenet.lab.report.tables.formats import to_csv, to_html, to_latex, to_markdown
+from padenet.lab.report.tables.lost import lost_tables
+from padenet.lab.report.tables.paper import paper_cell
+from padenet.lab.report.tables.results import mark_best, results_tables
+from padenet.lab.report.tables.settings import settings_table
+from padenet.lab.report.tables.table import Column, Entry, Table
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from padenet.lab.data import Dataset, Folder
 from padenet.lab.nets import NETS
 from padenet.lab.prune.costs import measure_costs
 from padenet.lab.records.config import Config
+from padenet.lab.records.labels import stage_label
 from padenet.lab.records.store import RunDirectory
 from padenet.lab.run.execution import Execution
 from padenet.lab.run.learner import build_net
@@ -98,12 +99,7 @@ def stage_config(config: Config, fraction: float) -> Config:
     """The record of a stage: that of the whole net with the fraction in its label."""
     if not fraction:
         return config
-    return replace(config, label="+".join(p for p in (config.label, f"p{fraction:g}") if p))
-
-
-def whole_label(label: str, fraction: float) -> str:
-    """The label of the whole net's run, from that of a stage."""
-    return label.removesuffix(f"p{fraction:g}").removesuffix("+")
+    return replace(config, label=stage_label(config.label, fraction))
 
 
 def check_fractions(fractions: Sequence[float]) -> None:

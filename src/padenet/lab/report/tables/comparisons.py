@@ -4,7 +4,8 @@ from dataclasses import asdict
 from typing import Any
 
 from padenet.lab.report.cells import Cell, Key
-from padenet.lab.report.compare import (
+from padenet.lab.report.names import BASELINES, title
+from padenet.lab.report.tables.compare import (
     CONFIDENCE,
     SIGNIFICANT,
     Difference,
@@ -13,9 +14,8 @@ from padenet.lab.report.compare import (
     count_wins,
     paired_differences,
 )
-from padenet.lab.report.names import BASELINES, title
-from padenet.lab.report.paper import paper_wins
-from padenet.lab.report.table import (
+from padenet.lab.report.tables.paper import paper_wins
+from padenet.lab.report.tables.table import (
     BEST,
     MISSING,
     Column,

@@ -1,12 +1,14 @@
 """Learning curves: test accuracy and training loss by epoch, a line an activation."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from padenet.lab.records.store import Run
-from padenet.lab.report.cells import Cell, number, status
-from padenet.lab.report.names import COLOURS, DASHES, UNITS
+from padenet.lab.report.cells import Cell, number, rows_of, status
+from padenet.lab.report.figures.picture import Picture, file_name
+from padenet.lab.report.names import COLOURS, DASHES, UNITS, looks, title
 from padenet.torch.seeing.style import GREY, new_figure, tidy
 
 if TYPE_CHECKING:
@@ -16,6 +18,17 @@ if TYPE_CHECKING:
 PANELS = {"test_accuracy": "test accuracy (%)", "train_loss": "training loss"}
 BANDS = 4  # more lines than this, and only PAU and RPAU have bands
 SETTLED = 0.1  # share of the epochs after which curves decide about the height of a panel
+
+
+def curve_pictures(cells: list[Cell]) -> Iterator[Picture]:
+    """One a data set and net."""
+    look = looks(rows_of(cells))
+    for dataset, net in dict.fromkeys(c.key[:2] for c in cells):
+        members = [c for c in cells if c.key[:2] == (dataset, net)]
+        if any(run.metrics for c in members for run in c.runs):
+            caption = f"{title(dataset)}, {title(net)}"
+            name = file_name("curves", dataset, net)
+            yield Picture("Learning curves", caption, name, plot_curves(members, look))
 
 
 def plot_curves(cells: list[Cell], look: dict[tuple[str, str], tuple[int, int]]) -> "Figure":

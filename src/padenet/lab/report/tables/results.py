@@ -5,8 +5,8 @@ from typing import Any
 
 from padenet.lab.report.cells import Cell, Summary, rows_of, shared
 from padenet.lab.report.names import MEASURES, row_title, title
-from padenet.lab.report.paper import PaperCell, paper_cell
-from padenet.lab.report.table import (
+from padenet.lab.report.tables.paper import PaperCell, paper_cell
+from padenet.lab.report.tables.table import (
     BEST,
     DIGITS,
     SECOND,

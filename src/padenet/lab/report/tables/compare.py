@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from padenet.core.extras import require
 from padenet.lab.report.cells import Cell, Key, Summary
 from padenet.lab.report.names import UNITS
-from padenet.lab.report.table import DIGITS
+from padenet.lab.report.tables.table import DIGITS
 
 CONFIDENCE = 0.95
 SIGNIFICANT = 0.05

@@ -1,5 +1,6 @@
 """What the units learned: activations a layer, and the way of their coefficients."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,7 +9,9 @@ import torch
 from padenet import PAU, RPAU
 from padenet.lab.records.store import Run
 from padenet.lab.report.cells import Cell, status
-from padenet.lab.report.names import COLOURS
+from padenet.lab.report.figures.picture import Picture, file_name
+from padenet.lab.report.names import COLOURS, title
+from padenet.lab.report.pruned import fraction_of
 from padenet.torch.seeing.drawing import band_scale, plot
 from padenet.torch.seeing.style import new_grid, tidy, wrap
 
@@ -18,6 +21,31 @@ if TYPE_CHECKING:
 COLUMNS = 6
 LAYERS = 36  # in one figure; the page has all
 LARGE = 200.0  # coefficients beyond it would flatten the others
+
+
+def unit_pictures(cells: list[Cell]) -> Iterator[Picture]:
+    """Of every cell with recorded units: what they became, and on which way."""
+    for cell in cells:
+        run = shown_run(cell)
+        if run is None or fraction_of(run):  # the units of a pruned net are much like the whole's
+            continue
+        caption = _describe(cell, run)
+        name = file_name(*cell.key)
+        if figure := plot_units(run):
+            scale = shown_scale(run)
+            wider = f"; band: the noise, {scale} times as wide" if scale > 1 else ""
+            yield Picture("Learned activations", caption + wider, f"units-{name}", figure)
+        if figure := plot_coefficients(run):
+            yield Picture("Coefficients by epoch", caption, f"coefficients-{name}", figure)
+
+
+def _describe(cell: Cell, run: Run) -> str:
+    key = cell.key
+    parts = [title(key.dataset), title(key.net), key.row, f"seed {run.config.seed}"]
+    shown, layers = len(shown_layers(run)), len(run.metrics[0].get("units", {}))
+    parts += [status(run)] if status(run) != "done" else []
+    parts += [f"{shown} of {layers} layers"] if shown < layers else []
+    return ", ".join(parts)
 
 
 def shown_run(cell: Cell) -> Run | None:

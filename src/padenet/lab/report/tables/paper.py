@@ -14,7 +14,7 @@ class PaperCell(NamedTuple):
 
 @cache
 def _numbers() -> dict[str, Any]:
-    file = resources.files("padenet.lab.report") / "paper.json"
+    file = resources.files("padenet.lab.report.tables") / "paper.json"
     numbers: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return numbers
 

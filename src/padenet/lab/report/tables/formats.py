@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from html import escape
 from itertools import groupby
 
-from padenet.lab.report.table import Column, Entry, Table
+from padenet.lab.report.tables.table import Column, Entry, Table
 
 TALL = 30  # rows from which a table of the page scrolls
 WIDE = 75  # characters from which a LaTeX table is shrunk to the width of the text
