@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from padenet.core.aims import AIMS
 from padenet.core.starts import STARTS
-from padenet.lab.records.config import Config, Optimizer
+from padenet.lab.records.config import Config, OptimizerName
 from padenet.torch.trust import MOST
 
 ACTIVATIONS = {  # and the starts that replace them
@@ -21,7 +21,9 @@ ACTIVATIONS = {  # and the starts that replace them
     "mish": "mish",
     "hardswish": "hardswish",
 }
-RATES: dict[Optimizer, dict[str, tuple[float, ...]]] = {  # from safe to where ReLU itself is lost
+RATES: dict[
+    OptimizerName, dict[str, tuple[float, ...]]
+] = {  # from safe to where ReLU itself is lost
     "sgd": {
         "mlp": (0.05, 0.2, 0.4),
         "conv": (0.03, 0.1, 0.2),
@@ -51,7 +53,7 @@ RATES: dict[Optimizer, dict[str, tuple[float, ...]]] = {  # from safe to where R
         "gru": (0.01, 0.02, 0.05),
     },
 }
-DECAY: dict[Optimizer, float] = {"sgd": 5e-4, "adamw": 0.01, "rmsprop": 0.0, "muon": 0.01}
+DECAY: dict[OptimizerName, float] = {"sgd": 5e-4, "adamw": 0.01, "rmsprop": 0.0, "muon": 0.01}
 NOISY = ("relu", "gelu")  # replaced by randomised units too, of each of these widths
 ALPHAS = (0.01, 0.1)
 SEEDS = range(5)
@@ -72,7 +74,9 @@ def frontier() -> list[Config]:
     ]
 
 
-def cell(net: str, optimizer: Optimizer, rate: float, activation: str, seed: int) -> list[Config]:
+def cell(
+    net: str, optimizer: OptimizerName, rate: float, activation: str, seed: int
+) -> list[Config]:
     """An activation and the units in its place."""
     where = f"{optimizer}_{rate:g}"
     own = Config(
