@@ -17,7 +17,9 @@ from test_data import IDX_FILES, idx_bytes
 
 from padenet.cli import main
 from padenet.lab import data
-from padenet.lab.data import SOURCES, Layout, Source
+from padenet.lab.data import DATASETS, DatasetSpec, Layout, Source
+from padenet.lab.data.readers.cifar import read_binary_batches
+from padenet.lab.data.readers.idx import read_pairs
 
 CUT = 5000  # bytes that a mirror named "cut…" sends before it hangs up
 
@@ -94,11 +96,9 @@ def source(server):
     def make(*mirrors):
         root = f"http://127.0.0.1:{server.server_port}"
         return Source(
-            "mnist",
-            tuple("0123456789"),
             (
-                Layout("mnist", "idx", {name: md5(raw) for name, raw in contents.items()}),
-                Layout("MNIST/raw", "idx", {name: md5(raw) for name, raw in contents.items()}),
+                Layout("mnist", read_pairs, {n: md5(raw) for n, raw in contents.items()}),
+                Layout("MNIST/raw", read_pairs, {n: md5(raw) for n, raw in contents.items()}),
             ),
             tuple(m if m.startswith("http") else f"{root}/{m}/" for m in mirrors),
             {name: md5(raw) for name, raw in server.files.items()},
@@ -108,7 +108,11 @@ def source(server):
 
 
 def fetch(source, home, **options):
-    return data.fetch(source.name, home, sources={source.name: source}, **options)
+    return data.fetch("mine", home, datasets=known(source), **options)
+
+
+def known(source):
+    return {"mine": DatasetSpec(title="Mine", source=source)}
 
 
 LARGE = f"{IDX_FILES[0]}.gz"
@@ -144,7 +148,7 @@ def test_only_what_is_missing_or_damaged(server, source, tmp_path):
     fetch(source("good"), tmp_path)
     assert [name for _, name, _ in server.log] == [f"{name}.gz" for name in IDX_FILES[1:3]]
     assert (folder / LARGE).read_bytes() == anew
-    data.verify("mnist", tmp_path, sources={"mnist": source()})
+    data.verify("mine", tmp_path, datasets=known(source()))
 
 
 @pytest.mark.parametrize(
@@ -218,9 +222,11 @@ def archived(server):
                 if name not in leave_out:
                     add(tar, f"batches/{name}", raw)
         server.files["set.tar.gz"] = file.getvalue()
-        layout = Layout("batches", "binary", {name: md5(raw) for name, raw in batches.items()})
+        layout = Layout(
+            "batches", read_binary_batches, {name: md5(raw) for name, raw in batches.items()}
+        )
         url = f"http://127.0.0.1:{server.server_port}/good/"
-        return Source("set", (), (layout,), (url,), {"set.tar.gz": md5(file.getvalue())})
+        return Source((layout,), (url,), {"set.tar.gz": md5(file.getvalue())})
 
     return make
 
@@ -243,7 +249,7 @@ def test_an_archive_gives_the_files_of_the_layout_and_no_other(archived, tmp_pat
         "home/batches/two.bin",
     ]
     assert not (home / "batches/one.bin").is_symlink()
-    data.verify("set", home, sources={"set": source})
+    data.verify("mine", home, datasets=known(source))
     server.log.clear()
     assert fetch(source, home) and server.log == []
 
@@ -283,7 +289,7 @@ def test_the_command_line(source, tmp_path, monkeypatch, capsys, terminal):
     if terminal:
         pytest.importorskip("rich")
         monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    monkeypatch.setitem(SOURCES, "mnist", source("good"))
+    monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], source=source("good")))
     option = ["--data-dir", str(tmp_path)]
     assert main(["data", "verify", "mnist", *option]) == 2
     assert f"padenet data fetch mnist --data-dir {tmp_path}" in capsys.readouterr().err

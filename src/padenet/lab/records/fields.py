@@ -130,7 +130,7 @@ class Field:
             _check_name(name, value, values)
         elif callable(values):
             values(value)
-        elif isinstance(values, Collection) and value not in values:
+        elif values is not None and not isinstance(values, Range) and value not in values:
             raise unknown(name, value, values)
 
 

@@ -2,15 +2,9 @@
 
 from collections import Counter
 
+from padenet.lab.data import DATASETS
 from padenet.torch.registry import ACTIVATIONS
 
-DATASETS = {
-    "mnist": "MNIST",
-    "fashion-mnist": "Fashion-MNIST",
-    "cifar10": "CIFAR-10",
-    "imagenet": "ImageNet",
-    "digits": "Digits",
-}
 NETS = {
     "lenet": "LeNet",
     "vgg": "VGG",
@@ -41,7 +35,7 @@ BASELINES = {
     "srelu": "SReLU",
 }
 UNITS = {"pau": "PAU", "rpau": "RPAU"}
-TITLES = {**DATASETS, **NETS, **BASELINES, **UNITS}
+TITLES = {**NETS, **BASELINES, **UNITS}
 LEARNED = {"prelu", "mixture", "slaf", "apl", "srelu"}  # of the baselines, those with parameters
 MEASURES = {"test_accuracy": "test accuracy", "test_top5": "top-5 test accuracy"}
 
@@ -62,7 +56,7 @@ GROUPS = {
 
 
 def title(name: str) -> str:
-    return TITLES.get(name, name)
+    return DATASETS[name].title if name in DATASETS else TITLES.get(name, name)
 
 
 def row_title(activation: str, label: str) -> str:

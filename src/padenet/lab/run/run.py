@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from padenet.core.extras import unknown
-from padenet.lab.data import NAMES, Dataset, Folder, load
+from padenet.lab.data import DATASETS, Dataset, Folder, load
 from padenet.lab.nets import NETS
 from padenet.lab.records.config import Config
 from padenet.lab.records.records import Metrics
@@ -102,7 +102,7 @@ def steps(
 def check_names(config: Config) -> None:
     """Refuse a data set, net or activation that does not exist."""
     for kind, name, known in (
-        ("data set", config.dataset, NAMES),
+        ("data set", config.dataset, DATASETS),
         ("net", config.net, NETS),
         ("activation", config.activation, ACTIVATIONS),
     ):

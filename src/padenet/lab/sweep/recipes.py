@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from padenet.core.extras import unknown
+from padenet.lab.data import DATASETS
 from padenet.lab.records.config import UNITS, Config
 from padenet.lab.sweep.frontier import frontier, starts
 from padenet.torch.trust import MOST
@@ -78,19 +79,20 @@ def digits(base: Config) -> Config:
     return stabilized(replace(base, epochs=20, batch_size=64, optimizer="adam", lr=0.002))
 
 
+def mnist(base: Config) -> Config:
+    """MNIST and Fashion-MNIST: SGD for VGG, Adam for the other nets."""
+    return mnist_sgd(base) if base.net.startswith("vgg") else mnist_adam(base)
+
+
 def paper(base: Config) -> Config:
     """The protocol for the record's data set and net: what is taken unless told otherwise."""
-    if base.dataset == "cifar10":
-        return cifar(base)
-    if base.dataset == "imagenet":
-        return imagenet(base)
-    if base.dataset == "digits":
-        return digits(base)
-    return mnist_sgd(base) if base.net.startswith("vgg") else mnist_adam(base)
+    name = DATASETS[base.dataset].protocol if base.dataset in DATASETS else "mnist"
+    return PROTOCOLS[name](base)
 
 
 PROTOCOLS: dict[str, Callable[[Config], Config]] = {
     "paper": paper,
+    "mnist": mnist,
     "mnist-adam": mnist_adam,
     "mnist-sgd": mnist_sgd,
     "cifar": cifar,

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from padenet.lab.data.idx import Arrays, check_labels
-from padenet.lab.data.places import Place, content
+from padenet.lab.data.local import content
+from padenet.lab.data.readers.idx import check_labels
+from padenet.lab.data.sources import Arrays, LocalCopy
 
 RECORDS = 10_000
 PIXELS = 3 * 32 * 32
@@ -45,13 +46,18 @@ def read_pickle(path: Path) -> Batch:
     return labels, pixels
 
 
-READERS: dict[str, Callable[[Path], Batch]] = {"binary": read_binary, "pickle": read_pickle}
-
-
-def read_batches(place: Place) -> tuple[Arrays, Arrays]:
+def read_binary_batches(copy: LocalCopy) -> tuple[Arrays, Arrays]:
     """(images (N, 3, 32, 32), labels (N,)) for training, and for test: the last file."""
-    read = READERS[place.layout.format]
-    paths = [place.files[name] for name in place.layout.files]
+    return _read(copy, read_binary)
+
+
+def read_pickled_batches(copy: LocalCopy) -> tuple[Arrays, Arrays]:
+    """The same of the Python version."""
+    return _read(copy, read_pickle)
+
+
+def _read(copy: LocalCopy, read: Callable[[Path], Batch]) -> tuple[Arrays, Arrays]:
+    paths = [copy.files[name] for name in copy.layout.files]
     return _join(paths[:-1], read), _join(paths[-1:], read)
 
 

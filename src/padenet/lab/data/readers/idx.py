@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from padenet.lab.data.places import Place, content
+from padenet.lab.data.local import content
+from padenet.lab.data.sources import Arrays, LocalCopy
 
 UNSIGNED_BYTE = 8
 SIDE = 28
-
-Arrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 
 
 def read_idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
@@ -35,9 +34,9 @@ def read_idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
-def read_pairs(place: Place) -> tuple[Arrays, Arrays]:
+def read_pairs(copy: LocalCopy) -> tuple[Arrays, Arrays]:
     """(images (N, 1, 28, 28), labels (N,)) for training, and for test."""
-    paths = [place.files[name] for name in place.layout.files]
+    paths = [copy.files[name] for name in copy.layout.files]
     return _pair(paths[0], paths[1]), _pair(paths[2], paths[3])
 
 
