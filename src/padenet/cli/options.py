@@ -33,6 +33,14 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("place")
     group.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1")
     group.add_argument("--data-dir", help="directory of the data sets (or PADENET_DATA)")
+    group.add_argument(
+        "--import",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        dest="modules",
+        help="a module or a Python file that registers data sets or activations of yours",
+    )
     group.add_argument("--threads", type=_threads, help="CPU threads of each process")
     group.add_argument(
         "--deterministic", action="store_true", help="repeat bit for bit on a GPU too"
@@ -49,9 +57,12 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
 
 
 def make_execution(args: argparse.Namespace, deadline: float = math.inf) -> "Execution":
-    """What those options say."""
+    """What those options say. The modules that they name are imported here too."""
     from padenet.lab.run.execution import Execution
+    from padenet.lab.run.user_code import import_modules
 
+    modules = tuple(os.path.abspath(m) if m.endswith(".py") else m for m in args.modules)
+    import_modules(modules)
     return Execution(
         device=args.device,
         data_dir=args.data_dir,
@@ -59,14 +70,15 @@ def make_execution(args: argparse.Namespace, deadline: float = math.inf) -> "Exe
         graph=not args.no_graph,
         compile=args.compile,
         workers=args.workers,
+        modules=modules,
         deadline=deadline,
     )
 
 
 def make_configs(args: argparse.Namespace) -> list[Config]:
     """The records of ``--recipe``, a seed each, with the fields that were given."""
+    from padenet.lab.sweep.finding import choose
     from padenet.lab.sweep.recipes import find_protocol
-    from padenet.lab.sweep.sweep import choose
 
     found = given(args)
     seeds = found.pop("seed")

@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from padenet.lab.run.progress import show
     from padenet.lab.run.ranks import join_ranks
 
+    execution = make_execution(args)
     configs, code = make_configs(args), 0
     if args.threads:
         torch.set_num_threads(args.threads)
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
                 config,
                 args.out,
                 args.fractions,
-                make_execution(args),
+                execution,
                 criterion=args.criterion,
                 ranks=ranks,
                 show=partial(show, quiet=args.quiet or not ranks.leads),

@@ -27,7 +27,7 @@ from padenet.core.extras import require
 
 if TYPE_CHECKING:
     from padenet.lab.sweep.outcome import OnEnd
-    from padenet.lab.sweep.sweep import Status
+    from padenet.lab.sweep.status import Status
 
 EVERY = 2.0  # seconds between two looks at the directories
 
@@ -50,17 +50,11 @@ def run(args: argparse.Namespace) -> int:
     deadline = time.time() + args.time_limit  # the imports take seconds too
     from padenet.lab.records.config import check_read
     from padenet.lab.run.run import check_names
+    from padenet.lab.sweep.checks import check_directories, check_work
+    from padenet.lab.sweep.finding import choose, find_runs
     from padenet.lab.sweep.jobs import check_jobs
-    from padenet.lab.sweep.sweep import (
-        check_directories,
-        check_work,
-        choose,
-        exit_code,
-        find_runs,
-        look,
-        summarize,
-        sweep,
-    )
+    from padenet.lab.sweep.status import exit_code, look, summarize
+    from padenet.lab.sweep.sweep import sweep
 
     execution = make_execution(args, deadline)
     check_jobs(args.jobs)
@@ -150,7 +144,7 @@ def show(statuses: "list[Status]", args: argparse.Namespace) -> "Iterator[OnEnd]
 def draw(configs: list[Any], args: argparse.Namespace, since: float) -> Any:
     """The table of a sweep as it goes: what runs, what went wrong, how many there are of each."""
     from padenet.lab.sweep.estimate import time_left
-    from padenet.lab.sweep.sweep import look
+    from padenet.lab.sweep.status import look
 
     table, text = require("rich.table", "train").Table(), require("rich.text", "train").Text
     statuses = [look(c, args.out, since) for c in configs]

@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
     from padenet.lab.run.ranks import join_ranks
     from padenet.lab.run.run import train
 
-    configs = make_configs(args)
     execution = make_execution(args)
+    configs = make_configs(args)
     if args.jobs != 1:
         return run_together(configs, execution, args)
     if args.threads:
@@ -63,7 +63,8 @@ def check_beforehand(
     configs: "list[Config]", execution: "Execution", args: argparse.Namespace
 ) -> None:
     """Refuse what no run could do, before one is begun."""
-    from padenet.lab.sweep.sweep import check_directories, check_work, look
+    from padenet.lab.sweep.checks import check_directories, check_work
+    from padenet.lab.sweep.status import look
 
     check_directories(configs, args.out)
     check_work([look(c, args.out) for c in configs], args.out, execution.data_dir)
@@ -73,7 +74,7 @@ def run_together(configs: "list[Config]", execution: "Execution", args: argparse
     """``--jobs`` runs at a time, a line as each ends; the exit code is a sweep's."""
     from padenet.lab.run.ranks import world_size
     from padenet.lab.sweep.jobs import run_all
-    from padenet.lab.sweep.sweep import exit_code
+    from padenet.lab.sweep.status import exit_code
 
     if world_size() > 1:
         raise ValueError("--jobs is for whole runs, torchrun shares one: leave out either.")

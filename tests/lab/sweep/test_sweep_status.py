@@ -12,12 +12,7 @@ from padenet.lab.records.store import RunDirectory
 from padenet.lab.run.execution import Execution
 from padenet.lab.sweep.estimate import pace_of, time_epoch, time_left, time_runs
 from padenet.lab.sweep.outcome import Outcome
-from padenet.lab.sweep.sweep import (
-    Status,
-    exit_code,
-    look,
-    summarize,
-)
+from padenet.lab.sweep.status import Status, exit_code, look, summarize
 
 CPU = Execution(device="cpu")
 

@@ -15,6 +15,8 @@ class Execution:
         graph: Whether a GPU runs steps as CUDA graphs.
         compile: Whether ``torch.compile`` makes the code that trains, with roundings of its own.
         workers: Processes that decode images from folders; by default 4, at most one a core.
+        modules: Modules, or Python files, to import before a run, in worker processes too: they
+            register data sets and activations of yours.
         deadline: Value of ``time.time()`` after which the run stops at the next epoch.
     """
 
@@ -24,6 +26,7 @@ class Execution:
     graph: bool = True
     compile: bool = False
     workers: int | None = None
+    modules: tuple[str, ...] = ()
     deadline: float = math.inf
 
     def __post_init__(self) -> None:

@@ -28,6 +28,7 @@ from padenet.lab.run.execution import Execution
 from padenet.lab.run.learner import Learner
 from padenet.lab.run.machine import describe_machine
 from padenet.lab.run.ranks import Ranks
+from padenet.lab.run.user_code import import_modules
 from padenet.torch.pruning import Pruning
 from padenet.torch.registry import ACTIVATIONS
 
@@ -75,6 +76,7 @@ def steps(
 ) -> Generator[Progress, None, None]:
     """``train`` in steps of one batch. The caller may do other things between them."""
     execution, ranks = execution or Execution(), ranks or Ranks()
+    import_modules(execution.modules)
     check_names(config)
     directory = RunDirectory(path)
     with ExitStack() as stack:

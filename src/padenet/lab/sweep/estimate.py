@@ -13,7 +13,7 @@ from padenet.lab.run.execution import Execution
 from padenet.lab.run.learner import Learner
 from padenet.lab.run.ranks import Ranks
 from padenet.lab.run.run import load_once
-from padenet.lab.sweep.sweep import Status
+from padenet.lab.sweep.status import Status
 
 STEPS = 5  # timed, after one that warms up
 
