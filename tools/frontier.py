@@ -26,7 +26,7 @@ from statistics import mean, stdev
 from padenet.core.extras import require
 from padenet.core.files import replacing
 from padenet.lab.records.packing import read_sources
-from padenet.lab.records.store import Run
+from padenet.lab.records.run import Run
 from padenet.lab.sweep.frontier import ACTIVATIONS, ALPHAS, RATES
 
 LEARNS = 55.0  # percent: half way from a guess to all right

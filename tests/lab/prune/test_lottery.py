@@ -18,9 +18,9 @@ from padenet.cli import main
 from padenet.lab.data import load
 from padenet.lab.prune.lottery import lottery, stage_config
 from padenet.lab.records.config import Config
+from padenet.lab.records.directory import RunDirectory
 from padenet.lab.records.labels import whole_label
 from padenet.lab.records.packing import pack_runs
-from padenet.lab.records.store import RunDirectory
 from padenet.lab.report import write_report
 from padenet.lab.report.figures.pruning import plot_pruning
 from padenet.lab.report.pruned import pruning_curves

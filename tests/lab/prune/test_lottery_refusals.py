@@ -10,7 +10,7 @@ from padenet.cli import main
 from padenet.lab.data import load
 from padenet.lab.prune.lottery import lottery
 from padenet.lab.records.config import Config
-from padenet.lab.records.store import RunDirectory
+from padenet.lab.records.directory import RunDirectory
 from padenet.lab.run.learner import build_net
 from padenet.lab.sweep.recipes import paper
 

@@ -9,9 +9,9 @@ import pytest
 from runs import make_run
 
 from padenet.cli import main
+from padenet.lab.records.directory import RunDirectory
 from padenet.lab.records.packed import pack, read_runs
 from padenet.lab.records.packing import unpack_runs
-from padenet.lab.records.store import RunDirectory
 from padenet.lab.report.cells import collect
 from padenet.lab.report.facts import facts
 from padenet.lab.report.page import embed

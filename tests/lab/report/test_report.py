@@ -11,7 +11,7 @@ from runs import entries, lost, make_run, seeds, table2
 
 from padenet.cli import main
 from padenet.lab.records.packed import pack
-from padenet.lab.records.store import Run
+from padenet.lab.records.run import Run
 from padenet.lab.report import write_report
 from padenet.lab.report.cells import collect
 from padenet.lab.report.facts import facts

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from runs import lost, make_run, seeds
 
-from padenet.lab.records.store import Run
+from padenet.lab.records.run import Run
 from padenet.lab.report.cells import collect
 from padenet.lab.report.figures.learned import (
     plot_coefficients,

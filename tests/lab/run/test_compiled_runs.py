@@ -6,7 +6,7 @@ import pytest
 import torch
 from small_runs import small
 
-from padenet.lab.records.store import RunDirectory
+from padenet.lab.records.directory import RunDirectory
 from padenet.lab.run.execution import Execution
 from padenet.lab.run.run import train
 

@@ -9,7 +9,7 @@ from small_runs import numbers_of
 from torch._dynamo.utils import counters
 
 from padenet.lab.records.config import Config
-from padenet.lab.records.store import RunDirectory
+from padenet.lab.records.directory import RunDirectory
 from padenet.lab.run.execution import Execution
 from padenet.lab.run.run import steps, train
 from padenet.lab.sweep.turns import in_turns

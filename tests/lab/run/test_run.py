@@ -15,7 +15,7 @@ import torch
 import padenet
 from padenet.cli import main
 from padenet.lab.records.config import Config
-from padenet.lab.records.store import RunDirectory
+from padenet.lab.records.directory import RunDirectory
 from padenet.lab.run.device import switches
 from padenet.lab.run.execution import Execution
 from padenet.lab.run.run import load_once, steps, train

@@ -12,7 +12,7 @@ import pytest
 import torch
 from small_runs import numbers_of, small, trainers, wait_for
 
-from padenet.lab.records.store import RunDirectory
+from padenet.lab.records.directory import RunDirectory
 from padenet.lab.run.execution import Execution
 from padenet.lab.run.run import train
 from padenet.lab.sweep import cluster

@@ -13,7 +13,7 @@ import torch
 from small_runs import numbers_of, small, trainers, wait_for
 from tools import ROOT
 
-from padenet.lab.records.store import RunDirectory
+from padenet.lab.records.directory import RunDirectory
 from padenet.lab.run.execution import Execution
 from padenet.lab.run.run import train
 from padenet.lab.sweep.jobs import attempt, in_processes, record_death, run_all, taken_up

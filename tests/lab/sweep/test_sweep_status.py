@@ -8,7 +8,7 @@ import pytest
 from small_runs import small
 
 from padenet.cli.sweep import draw, read_time, say_time
-from padenet.lab.records.store import RunDirectory
+from padenet.lab.records.directory import RunDirectory
 from padenet.lab.run.execution import Execution
 from padenet.lab.sweep.estimate import pace_of, time_epoch, time_left, time_runs
 from padenet.lab.sweep.outcome import Outcome

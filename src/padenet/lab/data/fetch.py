@@ -12,7 +12,7 @@ from padenet.lab.data.local import CHUNK, PathLike, data_home, difference, find
 from padenet.lab.data.lookup import Datasets, find_source
 from padenet.lab.data.sources import Layout
 from padenet.lab.data.table import DATASETS
-from padenet.lab.records.disk import writing
+from padenet.lab.records.files.disk import writing
 
 TIMEOUT = 30.0  # seconds without a byte
 TRIES = 5

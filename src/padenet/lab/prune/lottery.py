@@ -21,8 +21,8 @@ from padenet.lab.data import Dataset, Folder
 from padenet.lab.nets import NETS
 from padenet.lab.prune.costs import measure_costs
 from padenet.lab.records.config import Config
+from padenet.lab.records.directory import RunDirectory
 from padenet.lab.records.labels import stage_label
-from padenet.lab.records.store import RunDirectory
 from padenet.lab.run.execution import Execution
 from padenet.lab.run.learner import build_net
 from padenet.lab.run.ranks import Ranks

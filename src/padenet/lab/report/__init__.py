@@ -17,7 +17,7 @@ from pathlib import Path
 
 from padenet.core.files import replacing
 from padenet.lab.records.packing import read_sources
-from padenet.lab.records.store import Run
+from padenet.lab.records.run import Run
 from padenet.lab.report.cells import Cell, collect
 from padenet.lab.report.document import make_document
 from padenet.lab.report.facts import facts

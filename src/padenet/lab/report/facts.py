@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from padenet.lab.records.store import Run
+from padenet.lab.records.run import Run
 from padenet.lab.report.cells import number, status
 from padenet.lab.report.tables.table import count
 

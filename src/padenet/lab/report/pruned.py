@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from padenet.lab.records.labels import whole_label
-from padenet.lab.records.store import Run
+from padenet.lab.records.run import Run
 from padenet.lab.report.cells import Cell, Key, final, status
 from padenet.lab.report.names import rank
 

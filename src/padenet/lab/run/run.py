@@ -21,8 +21,8 @@ from padenet.core.extras import unknown
 from padenet.lab.data import DATASETS, Dataset, Folder, load
 from padenet.lab.nets import NETS
 from padenet.lab.records.config import Config
-from padenet.lab.records.records import Metrics
-from padenet.lab.records.store import RunDirectory
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.records.run import Metrics
 from padenet.lab.run.device import find_device, switches
 from padenet.lab.run.execution import Execution
 from padenet.lab.run.learner import Learner

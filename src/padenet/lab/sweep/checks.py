@@ -5,8 +5,8 @@ from pathlib import Path
 
 from padenet.lab.data import check_there
 from padenet.lab.records.config import Config
-from padenet.lab.records.disk import writing
-from padenet.lab.records.store import RunDirectory
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.records.files.disk import writing
 from padenet.lab.sweep.status import Status
 
 

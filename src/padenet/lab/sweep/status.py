@@ -8,7 +8,7 @@ from statistics import mean, stdev
 from typing import Any, Literal
 
 from padenet.lab.records.config import Config
-from padenet.lab.records.store import RunDirectory
+from padenet.lab.records.directory import RunDirectory
 from padenet.lab.sweep.jobs import taken_up
 from padenet.lab.sweep.outcome import Outcome
 

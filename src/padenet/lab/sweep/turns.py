@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 
 from padenet.lab.records.config import Config
-from padenet.lab.records.store import InUse, RunDirectory
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.records.files.lock import InUse
 from padenet.lab.run.device import find_device, switches
 from padenet.lab.run.execution import Execution
 from padenet.lab.run.ranks import Ranks

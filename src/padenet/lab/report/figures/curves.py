@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from padenet.lab.records.store import Run
+from padenet.lab.records.run import Run
 from padenet.lab.report.cells import Cell, number, rows_of, status
 from padenet.lab.report.figures.picture import Picture, file_name
 from padenet.lab.report.names import COLOURS, DASHES, UNITS, looks, title

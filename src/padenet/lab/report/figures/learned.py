@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from padenet import PAU, RPAU
-from padenet.lab.records.store import Run
+from padenet.lab.records.run import Run
 from padenet.lab.report.cells import Cell, status
 from padenet.lab.report.figures.picture import Picture, file_name
 from padenet.lab.report.names import COLOURS, title

@@ -4,8 +4,7 @@ some, every table as CSV."""
 import math
 from typing import Any
 
-from padenet.lab.records.records import Metrics
-from padenet.lab.records.store import Run
+from padenet.lab.records.run import Metrics, Run
 from padenet.lab.report.cells import Cell, number, rows_of, status
 from padenet.lab.report.figures.learned import finite_units, shown_scale
 from padenet.lab.report.names import DASHES, group_of, looks, row_title, title

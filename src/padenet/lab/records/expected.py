@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from padenet.lab.records.config import Config
+from padenet.lab.records.run import Metrics
 
-Metrics = dict[str, Any]
 STATUS = ("done", "diverged", "failed")
 # Of a line or a result, where they are there; a loss that is not finite is null.
 NUMBERS = (

@@ -12,20 +12,14 @@ checksums, as the checkpoint does.
 """
 
 import json
-import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
-import torch
-
-from padenet.lab.records.checksums import sealed, unsealed
 from padenet.lab.records.config import Config
-from padenet.lab.records.disk import write, writing
-from padenet.lab.records.records import (
-    Metrics,
+from padenet.lab.records.expected import (
     expect,
     expect_failure,
     expect_line,
@@ -33,33 +27,12 @@ from padenet.lab.records.records import (
     expect_result,
     expect_run,
 )
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run as recorded: ``result`` is None as long as it is not finished.
-
-    ``failure`` says why one that is not finished has stopped, where that is known; ``pruning`` is
-    the text of pruning.json, empty for a whole net; ``place`` is where it was read.
-    """
-
-    config: Config
-    metrics: list[Metrics]
-    result: dict[str, Any] | None
-    failure: str = ""
-    pruning: str = ""
-    place: str = field(default="", compare=False)
-
-
-class InUse(ValueError):
-    """Another process trains the run of this directory."""
+from padenet.lab.records.files.checkpoints import read_checkpoint, write_checkpoint
+from padenet.lab.records.files.checksums import sealed
+from padenet.lab.records.files.disk import write, writing
+from padenet.lab.records.files.json import read_json, read_lines, write_json
+from padenet.lab.records.files.lock import locked
+from padenet.lab.records.run import Metrics, Run
 
 
 class RunDirectory:
@@ -79,7 +52,7 @@ class RunDirectory:
         self._make()
         self.check(config)
         if not self.begun():
-            _write(self.config_file, asdict(config))  # nothing is lost with the old one
+            write_json(self.config_file, asdict(config))  # nothing is lost with the old one
 
     def begun(self) -> list[str]:
         """The names of files that tell what the run did."""
@@ -141,57 +114,28 @@ class RunDirectory:
         write(self.metrics_file, lambda file: file.write(sealed(lines)))
 
     def write_result(self, result: dict[str, Any]) -> None:
-        _write(self.result_file, result)
+        write_json(self.result_file, result)
         self.failure_file.unlink(missing_ok=True)
 
     def write_failure(self, error: BaseException | str) -> None:
         """Best effort: the disk may be what failed."""
         reason = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         with suppress(OSError):
-            _write(self.failure_file, {"reason": reason})
+            write_json(self.failure_file, {"reason": reason})
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """For one process at a time. The system drops the lock with the process, killed or not."""
         self._make()
-        if fcntl is None:
-            yield
-            return
-        lock = self.path / ".lock"
-        with writing(lock):
-            lock.touch()
-        with open(lock, "w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InUse(f"{self.path} is in use: another process trains this run.") from None
-            except OSError:  # a file system without locks
-                pass
-            for left in self.path.glob(".*.part"):  # by a process that was killed while it wrote
-                left.unlink()
+        with locked(self.path):
             yield
 
     def write_checkpoint(self, state: dict[str, Any]) -> None:
-        write(self.checkpoint_file, lambda file: torch.save(state, file))
+        write_checkpoint(self.checkpoint_file, state)
 
     def checkpoint(self) -> dict[str, Any] | None:
         """The last checkpoint, on the CPU; None before the first."""
-        if not self.checkpoint_file.exists():
-            return None
-        try:
-            with zipfile.ZipFile(self.checkpoint_file) as file:
-                if (part := file.testzip()) is not None:  # torch.load looks at no check sum
-                    raise ValueError(f"the check sum of {part} is another")
-            found = torch.load(self.checkpoint_file, map_location="cpu", weights_only=True)
-            kinds = type(found["epoch"]), type(found["net"]), type(found["optimizer"])
-            if not all(map(issubclass, kinds, (int, dict, dict))):
-                raise TypeError(f"epoch, net and optimizer are of types {kinds}")
-            return cast(dict[str, Any], found)
-        except Exception as error:
-            raise OSError(
-                f"{self.checkpoint_file} cannot be read: it is cut short, damaged or not a "
-                "checkpoint. Delete it to start the run again, or put back a copy."
-            ) from error
+        return read_checkpoint(self.checkpoint_file) if self.checkpoint_file.exists() else None
 
     def failure(self) -> str:
         """Why the run stopped, where that is known."""
@@ -225,31 +169,3 @@ class RunDirectory:
                 "delete the directory to start the run again."
             ) from error
         return Run(config, metrics, result, self.failure(), pruning, str(self.path))
-
-
-def read_json(
-    path: Path, make: Callable[[Any], T], fix: str = "Delete it or put back a copy."
-) -> T:
-    try:
-        (found,) = unsealed([path.read_bytes()])
-        return make(found)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not what it should be ({error}). {fix}") from error
-
-
-def _write(path: Path, record: dict[str, Any]) -> None:
-    write(path, lambda file: file.write(sealed([record], indent=2)))
-
-
-def read_lines(
-    lines: Iterable[bytes], path: Path, make: Callable[[Any], T], fix: str = "Put back a copy."
-) -> Iterator[T]:
-    number = 1
-    try:
-        for found in unsealed(lines):
-            yield make(found)
-            number += 1
-    except (ValueError, RecursionError) as error:
-        raise ValueError(
-            f"{path}, line {number} is not what it should be ({error}). {fix}"
-        ) from error
