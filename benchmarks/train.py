@@ -27,7 +27,8 @@ from measure import Record, describe, describe_gpu, interleave, save
 from padenet.lab.data import Dataset, normalise
 from padenet.lab.records.config import Config
 from padenet.lab.run.execution import Execution
-from padenet.lab.run.learner import Learner, build_net
+from padenet.lab.run.learning.learner import Learner
+from padenet.lab.run.learning.model import build_net
 from padenet.lab.run.run import train
 from padenet.lab.sweep.recipes import paper
 from padenet.lab.sweep.turns import in_turns

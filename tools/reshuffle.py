@@ -37,7 +37,7 @@ from padenet.core.files import replacing
 from padenet.lab.data import Dataset, load
 from padenet.lab.nets.blocks import named
 from padenet.lab.run.machine import describe_machine
-from padenet.lab.sweep.frontier import ACTIVATIONS, DECAY
+from padenet.lab.sweep.recipes.frontier import ACTIVATIONS, DECAY
 from padenet.torch.seeing.style import GREY, new_figure, save
 
 NAMES = {"relu": "ReLU", "gelu": "GELU", "tanh": "tanh", "swish": "SiLU"}

@@ -77,8 +77,8 @@ def make_execution(args: argparse.Namespace, deadline: float = math.inf) -> "Exe
 
 def make_configs(args: argparse.Namespace) -> list[Config]:
     """The records of ``--recipe``, a seed each, with the fields that were given."""
-    from padenet.lab.sweep.finding import choose
     from padenet.lab.sweep.recipes import find_protocol
+    from padenet.lab.sweep.recipes.finding import choose
 
     found = given(args)
     seeds = found.pop("seed")

@@ -51,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
     from padenet.lab.records.config import check_read
     from padenet.lab.run.run import check_names
     from padenet.lab.sweep.checks import check_directories, check_work
-    from padenet.lab.sweep.finding import choose, find_runs
     from padenet.lab.sweep.jobs import check_jobs
+    from padenet.lab.sweep.recipes.finding import choose, find_runs
     from padenet.lab.sweep.status import exit_code, look, summarize
     from padenet.lab.sweep.sweep import sweep
 

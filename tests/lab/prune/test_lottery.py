@@ -26,7 +26,8 @@ from padenet.lab.report.figures.pruning import plot_pruning
 from padenet.lab.report.pruned import pruning_curves
 from padenet.lab.report.tables.pruning import pruning_table
 from padenet.lab.run.execution import Execution
-from padenet.lab.run.learner import Learner, build_net
+from padenet.lab.run.learning.learner import Learner
+from padenet.lab.run.learning.model import build_net
 from padenet.lab.run.run import read_pruning, train
 from padenet.lab.sweep.recipes import paper
 

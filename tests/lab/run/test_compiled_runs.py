@@ -54,7 +54,7 @@ def test_without_a_compiler_the_error_says_so(tmp_path, monkeypatch):
     def broken(*args):
         raise InductorError(FileNotFoundError("no g++\nmany lines"), "")
 
-    monkeypatch.setattr("padenet.lab.run.learner.Learner._train_step", broken)
+    monkeypatch.setattr("padenet.lab.run.learning.learner.Learner._train_step", broken)
     with pytest.raises(ValueError, match=r"cannot make code here \(InductorError.*Leave out"):
         train(small(), tmp_path, replace(CPU, compile=True))
     assert "Leave out" in (tmp_path / "failure.json").read_text()

@@ -12,8 +12,8 @@ from small_runs import alive, is_free, numbers_of, small, trainers, wait_for
 from padenet.cli import main
 from padenet.lab.run.execution import Execution
 from padenet.lab.run.run import train
-from padenet.lab.sweep.finding import choose, find_runs
 from padenet.lab.sweep.recipes import RECIPES
+from padenet.lab.sweep.recipes.finding import choose, find_runs
 from padenet.lab.sweep.status import exit_code, look
 from padenet.lab.sweep.sweep import sweep
 

@@ -24,7 +24,7 @@ from padenet.lab.records.config import Config
 from padenet.lab.records.directory import RunDirectory
 from padenet.lab.records.labels import stage_label
 from padenet.lab.run.execution import Execution
-from padenet.lab.run.learner import build_net
+from padenet.lab.run.learning.model import build_net
 from padenet.lab.run.ranks import Ranks
 from padenet.lab.run.run import Progress, load_once, read_pruning, train
 from padenet.torch.pruning import Pruning, apply_pruning, percent, prune

@@ -25,7 +25,7 @@ from padenet.lab.records.directory import RunDirectory
 from padenet.lab.records.run import Metrics
 from padenet.lab.run.device import find_device, switches
 from padenet.lab.run.execution import Execution
-from padenet.lab.run.learner import Learner
+from padenet.lab.run.learning.learner import Learner
 from padenet.lab.run.machine import describe_machine
 from padenet.lab.run.ranks import Ranks
 from padenet.lab.run.user_code import import_modules

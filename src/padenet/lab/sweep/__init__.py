@@ -1,9 +1,8 @@
 """Many runs: which, where, and how far they are.
 
-recipes.py   the paper's protocols, as lists of records; frontier.py: a map of where units train
-finding.py   the runs of a recipe or of a user's file
+recipes/     which runs: the paper's protocols and tables, and files of the user
 checks.py    what is refused before any work
-sweep.py     all runs of a recipe, until they are done or the time is up
+sweep.py     all of them, until they are done or the time is up
 jobs.py      several at once on one machine: in processes, or on a GPU by turns.py
 cluster.py   the same on a Ray cluster
 outcome.py   how a run ended

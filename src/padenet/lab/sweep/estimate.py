@@ -10,7 +10,7 @@ import torch
 from padenet.lab.records.config import UNITS, Config
 from padenet.lab.run.device import find_device, switches
 from padenet.lab.run.execution import Execution
-from padenet.lab.run.learner import Learner
+from padenet.lab.run.learning.learner import Learner
 from padenet.lab.run.ranks import Ranks
 from padenet.lab.run.run import load_once
 from padenet.lab.sweep.status import Status

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from padenet.lab.run.batches import Ticket
+from padenet.lab.run.learning.batches import Ticket
 
 WARM_UP = 3  # steps, so that every library has its workspace and the optimiser its state
 

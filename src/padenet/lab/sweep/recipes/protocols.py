@@ -1,25 +1,17 @@
-"""The paper's protocols, and the lists of runs behind its tables. A recipe is a function.
+"""The paper's protocols: a function fills in a record for a data set, net, activation and seed.
 
-A protocol fills in a record for one data set, net, activation and seed; a recipe is a list of such
-records. What the paper leaves open, and the same for all activations: a last batch that is not full
-is dropped, images are normalised by the mean and deviation of their own training set. Padé units
+What the paper leaves open, and the same for all activations: a last batch that is not full is
+dropped, images are normalised by the mean and deviation of their own training set. Padé units
 differ from the rest in one thing, which docs/stability.md explains: they are stabilised.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from padenet.core.extras import unknown
 from padenet.lab.data import DATASETS
 from padenet.lab.records.config import UNITS, Config
-from padenet.lab.sweep.frontier import frontier, starts
 from padenet.torch.trust import MOST
-
-COMMON = ("relu", "relu6", "lrelu", "rrelu", "elu", "celu", "swish", "prelu")
-TABLE2 = (*COMMON, "slaf", "apl", "srelu", *UNITS)
-TABLE3 = (*COMMON, "maxout", "mixture", "apl", "srelu", *UNITS)
-IMAGENET = (*COMMON, "srelu", "pau")
-SEEDS = range(5)
 
 
 def stabilized(config: Config, coefficient_lr: float | None = None) -> Config:
@@ -98,63 +90,6 @@ PROTOCOLS: dict[str, Callable[[Config], Config]] = {
     "cifar": cifar,
     "imagenet": imagenet,
     "digits": digits,
-}
-
-
-def grid(
-    datasets: Iterable[str], nets: Iterable[str], activations: Iterable[str], seeds: Iterable[int]
-) -> list[Config]:
-    """All combinations under their protocols; whole seeds first, so that a part is a table too."""
-    return [
-        paper(Config(dataset=d, net=n, activation=a, seed=s))
-        for s in seeds
-        for d in datasets
-        for n in nets
-        for a in activations
-    ]
-
-
-def table2() -> list[Config]:
-    """MNIST and Fashion-MNIST, 2 nets, 13 activations, 5 seeds. VGG in bf16."""
-    runs = grid(["fashion-mnist", "mnist"], ["lenet", "vgg"], TABLE2, SEEDS)
-    return [replace(c, precision="bf16") if c.net == "vgg" else c for c in runs]
-
-
-def table3() -> list[Config]:
-    """CIFAR-10, 4 nets, 14 activations, 5 seeds; DenseNet has no Maxout, in the paper neither."""
-    nets = ["vgg8", "mobilenetv2", "resnet101", "densenet121"]
-    runs = grid(["cifar10"], nets, TABLE3, SEEDS)
-    return [c for c in runs if (c.net, c.activation) != ("densenet121", "maxout")]
-
-
-def table_imagenet() -> list[Config]:
-    """ImageNet, MobileNetV2, the activations of the paper's table."""
-    return grid(["imagenet"], ["mobilenetv2-imagenet"], IMAGENET, [0])
-
-
-def demo() -> list[Config]:
-    """The embedded digits: six activations, 3 seeds. A minute on two cores."""
-    activations = ["relu", "lrelu", "prelu", "swish", "pau", "rpau"]
-    return grid(["digits"], ["lenet"], activations, range(3))
-
-
-def stability() -> list[Config]:
-    """VGG on Fashion-MNIST, where units diverge: ten seeds, with and without the stabiliser."""
-    runs = [
-        replace(c, precision="bf16") for c in grid(["fashion-mnist"], ["vgg"], UNITS, range(10))
-    ]
-    free = [replace(c, stabilize=None, label="free") for c in runs]
-    return [c for pair in zip(runs, free, strict=True) for c in pair]
-
-
-RECIPES: dict[str, Callable[[], list[Config]]] = {
-    "demo": demo,
-    "table2": table2,
-    "table3": table3,
-    "imagenet": table_imagenet,
-    "stability": stability,
-    "frontier": frontier,
-    "starts": starts,
 }
 
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,17 +13,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 from padenet import PAU, Stabilizer, stabilize
 from padenet.lab.data import Dataset, Folder, augment, normalise
-from padenet.lab.nets import build
-from padenet.lab.records.config import UNITS, Config
-from padenet.lab.run.batches import Batches, Ticket, make_batches
-from padenet.lab.run.graphs import Graphed
-from padenet.lab.run.optimizer import load_state, make_optimizers, moments, state_of
+from padenet.lab.records.config import Config
+from padenet.lab.run.learning.batches import Batches, Ticket, make_batches
+from padenet.lab.run.learning.graphs import Graphed
+from padenet.lab.run.learning.model import build_net, compiled
+from padenet.lab.run.learning.optimizer import load_state, make_optimizers, moments, state_of
 from padenet.lab.run.ranks import Ranks
 from padenet.torch.baselines import APL
 from padenet.torch.pruning import Pruning, apply_pruning
 from padenet.torch.registry import find_activations
 
-KINDS = 100  # of nets that one process may compile
 FAR = 3.0
 LEARNED_SHOWN = 16  # activations with at most so many parameters have them in the metrics
 
@@ -79,7 +78,7 @@ class Learner:
         if ranks.world > 1:
             self.model = DistributedDataParallel(self.net)
         if compile:
-            self.model = _compiled(self.model)
+            self.model = compiled(self.model)
         self.mean, self.std = (torch.tensor(v, device=device) for v in (data.mean, data.std))
         self.totals = torch.zeros(4, dtype=torch.float64, device=device)
         alone = device.type == "cuda" and ranks.world == 1
@@ -260,33 +259,6 @@ class Learner:
         values = [v for s in states for v in s.values() if isinstance(v, Tensor)]
         held = self.stabilizer.tensors() if self.stabilizer else []
         return [*self.net.parameters(), *self.net.buffers(), self.totals, *values, *held]
-
-
-def build_net(config: Config, data: Dataset | Folder) -> nn.Module:
-    """The net of a run with its first weights, which depend on the seed alone."""
-    options: dict[str, Any] = {}
-    if config.activation in UNITS:
-        options = {"init": config.start, "form": config.form, "aim": config.aim}
-    if config.activation == "rpau":
-        options["alpha"] = config.alpha
-    torch.manual_seed(config.seed)
-    channels = len(data.mean)
-    return build(
-        config.net,
-        config.activation,
-        classes=len(data.classes),
-        in_channels=channels,
-        **options,
-    )
-
-
-def _compiled(model: nn.Module) -> nn.Module:
-    """By ``torch.compile``, which by itself gives up after 8 kinds of nets in a process."""
-    import torch._dynamo  # large
-
-    settings = torch._dynamo.config
-    settings.recompile_limit = max(settings.recompile_limit, KINDS)
-    return cast(nn.Module, torch.compile(model))
 
 
 def _among(parameter: Tensor, modules: Any) -> bool:
