@@ -9,11 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from padenet import PAU, RPAU
-from padenet.core.forms import Spec
-from padenet.core.noise import draw_key
+from padenet.core import native
+from padenet.core.forms import FORMS, Spec
 from padenet.core.starts import find_start
 from padenet.torch import functional, reference
-from padenet.torch.kernels import native, plain
+from padenet.torch.kernels import plain
+from padenet.torch.noise import draw_key
 
 FLOOR = "floor: copy (+ add)"
 COMPILED = "torch.compile of the formula"
@@ -103,8 +104,9 @@ class _Bare(torch.autograd.Function):
 def _pack(x: Tensor, out: Tensor, a: Tensor, b: Tensor, dy: int = 0, da: int = 0, db: int = 0):
     """``struct Problem`` of native/problem.h for one safe unit of degrees (5, 4), one thread."""
     tensors = x.data_ptr(), dy, out.data_ptr(), a.data_ptr(), b.data_ptr(), da, db
+    code = FORMS["safe"].code
     return native._PROBLEM.pack(
-        *tensors, 1, 1, x.numel(), 1, 0, 0, 0, 5, 4, 1, False, False, 0, 0, 1.0, 0.0
+        *tensors, 1, 1, x.numel(), 1, 0, 0, code, 5, 4, 1, False, False, 0, 0, 1.0, 0.0
     )
 
 

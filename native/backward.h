@@ -62,7 +62,7 @@ bool backward_strip(const Strip<IO>& strip, Vec<typename IO::Real>* sums) {
   Noise noise;
   const int64_t page = PAGE / (W * sizeof(typename IO::Elem));
   int64_t fetched = smaller(ROWS * s.columns, FETCH);
-  auto positive = [&](V v) { return form == ABS_TERMS ? absolute<Real>(v) : v; };
+  auto positive = [&](V v) { return form & PER_TERM ? absolute<Real>(v) : v; };
 
   // A vector in two halves: up to the division, and from there on. Between them stands a half of
   // another vector, or the processor would wait for the division.
@@ -83,12 +83,12 @@ bool backward_strip(const Strip<IO>& strip, Vec<typename IO::Real>* sums) {
     V A = c(m + 1 + n), dA{};
     if (paper) {
       quartic(c, z, x2, positive(x3), A, dA);
-      if (form == OFFSET) A += c(m + 1);
+      if (form & CONSTANT) A += c(m + 1);
     } else {  // Horner with the derivative in one pass: A' = A' z + A, then A = A z + d_k
 #pragma GCC unroll 4
       for (int k = n - 1; k >= 0; k--) dA = dA * z + A, A = A * z + c(m + 1 + k);
     }
-    const V r = 1 / (q + (form == FREE || form == ABS_TERMS ? A : absolute<Real>(A)));
+    const V r = 1 / (q + (form & AROUND ? absolute<Real>(A) : A));
     return Half{x2, x3, A, dA, r};
   };
   auto finish = [&](int64_t i, const C& c, const Half& h,
@@ -103,7 +103,7 @@ bool backward_strip(const Strip<IO>& strip, Vec<typename IO::Real>* sums) {
 #pragma GCC unroll 8
       for (int j = m - 1; j >= 0; j--) dP = dP * x + P, P = P * x + c(j);
     if (careful) P = far ? V{} : P;  // a_0 / q may overflow, and infinity times 0 would stay
-    const V sF = P * (form == FREE ? r : with_sign<Real>(r, form == ABS_TERMS ? x : h.A));
+    const V sF = P * (form & (PER_TERM | AROUND) ? with_sign<Real>(r, form & PER_TERM ? x : h.A) : r);
     // In double, where powers reach 2^480, dy comes last: dy / Q may underflow where the products do
     // not. In float a product more is seen in the time, and powers that lift it end at 2^60.
     constexpr bool last = sizeof(Real) == 8;
@@ -112,13 +112,13 @@ bool backward_strip(const Strip<IO>& strip, Vec<typename IO::Real>* sums) {
     put(s, i, last ? g * (top * r) : ga * top);
 
     V* t = sum + m + 1;
-    const V w = keep(ga * x), v = gb * x;  // dy dF/da_1, -dy dF/dd_1 (for abs_terms too)
+    const V w = keep(ga * x), v = gb * x;  // dy dF/da_1, -dy dF/dd_1 (for PER_TERM too)
     sum[0] += ga;
-    if (form == OFFSET) t[0] -= gb;
+    if (form & CONSTANT) t[0] -= gb;
     if (paper) {
       sum[1] += w, sum[2] += w * x, sum[3] += w * x2, sum[4] += w * x3, sum[5] += w * x4;
       t[1] -= v;
-      if (form == ABS_TERMS) t[2] -= v * positive(x), t[3] -= v * x2, t[4] -= v * positive(x3);
+      if (form & PER_TERM) t[2] -= v * positive(x), t[3] -= v * x2, t[4] -= v * positive(x3);
       else t[2] -= gb * x2, t[3] -= gb * x3, t[4] -= gb * x4;
     } else {
       add_moments<1>(sum, m, w, x);

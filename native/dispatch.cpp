@@ -59,7 +59,7 @@ const Isa& isa() {
 
 }  // namespace
 
-EXPORT int padenet_abi_version() { return 3; }
+EXPORT int padenet_abi_version() { return 4; }
 EXPORT const char* padenet_isa() { return isa().name; }
 EXPORT int padenet_has_openmp() {
 #if defined(_OPENMP)

@@ -1,6 +1,6 @@
 // One element at a time, for arguments so large that powers overflow.
 //
-// The formula of padenet/torch/reference.py over a number type: double where the powers fit into it, and
+// The formula of padenet/core/formula.py over a number type: double where the powers fit into it, and
 // Big, a double with a 64-bit exponent, where they don't. As Big, infinity is 2^(2^40): sums keep
 // the leading terms, quotients cancel, and what remains is the limit.
 #pragma once
@@ -54,15 +54,15 @@ struct Point {
   R x, z, F, slope, da, db;  // da: dF/da_0; db: dF/dd_0; those of power k are x^k (z^k) times it
 
   Point(double at, const double* c, const Problem& p)
-      : x(at), z(p.form == ABS_TERMS ? std::fabs(at) : at), F(0), slope(0), da(0), db(0) {
+      : x(at), z(p.form & PER_TERM ? std::fabs(at) : at), F(0), slope(0), da(0), db(0) {
     const double *a = c, *d = c + p.m + 1;
     R P(a[p.m]), dP(0), A(d[p.n]), dA(0);
     for (int64_t j = p.m - 1; j >= 0; j--) dP = dP * x + P, P = P * x + R(a[j]);
     for (int64_t k = p.n - 1; k >= 0; k--) dA = dA * z + A, A = A * z + R(d[k]);
-    double s = p.form == FREE || p.form == ABS_TERMS ? 1 : sign(A);
+    double s = p.form & AROUND ? sign(A) : 1;
     R Q = R(p.q) + R(s) * A;
     F = P / Q;
-    R sF = R(p.form == ABS_TERMS ? sign(at) : s) * F;
+    R sF = R(p.form & PER_TERM ? sign(at) : s) * F;
     slope = (dP - dA * sF) / Q;
     da = R(1) / Q;
     db = -(R(s) * F / Q);

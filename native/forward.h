@@ -22,7 +22,7 @@ bool forward_strip(const Strip<IO>& strip) {
     const int d = m + 1;
     __builtin_prefetch(s.x + (i + page) * W);
     const V x = IO::load(s.x + i * W);
-    const V z = form == ABS_TERMS ? absolute<Real>(x) : x;
+    const V z = form & PER_TERM ? absolute<Real>(x) : x;
     const V size = keep(absolute<Real>(x));  // fused with the choice it would take two more steps
     largest = size > largest ? size : largest;  // in this order NaN does not count
 
@@ -31,8 +31,8 @@ bool forward_strip(const Strip<IO>& strip) {
     for (int j = m - 1; j >= 0; j--) P = P * x + c(j);
 #pragma GCC unroll 8
     for (int k = n - 1; k >= 1; k--) A = A * z + c(d + k);
-    if (n > 0) A = form == OFFSET ? A * z + c(d) : A * z;
-    const V Q = q + (form == FREE || form == ABS_TERMS ? A : absolute<Real>(A));
+    if (n > 0) A = form & CONSTANT ? A * z + c(d) : A * z;
+    const V Q = q + (form & AROUND ? absolute<Real>(A) : A);
     const V F = P / Q;
     put(s, i, m + n > 0 ? F : x == x ? F : x);  // a constant has no x in it, and NaN must stay
   };

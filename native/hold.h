@@ -36,8 +36,8 @@ struct Holder {
   }
 
   V denominator(const double* b, int64_t v) {
-    const V A = sum(b, h.terms_b, h.grid_b, v, h.form == ABS_TERMS);
-    if (h.form == ABS_TERMS || h.form == FREE) return 1 + A;
+    const V A = sum(b, h.terms_b, h.grid_b, v, h.form & PER_TERM);
+    if (!(h.form & AROUND)) return 1 + A;
     return h.q + absolute<double>(A);
   }
 

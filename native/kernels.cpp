@@ -38,11 +38,11 @@ template <class IO>
 bool by_degrees(const Problem& p, bool backward) {
   if constexpr (sizeof(typename IO::Real) == 4)
     if (p.m == 5 && p.n == 4) switch (p.form) {
-        case SAFE: return paper_degrees<IO, SAFE>(p, backward);
-        case ABS_TERMS: return paper_degrees<IO, ABS_TERMS>(p, backward);
-        case FREE: return paper_degrees<IO, FREE>(p, backward);
-        default: return paper_degrees<IO, OFFSET>(p, backward);
-      }
+        case 0: return paper_degrees<IO, 0>(p, backward);
+        case PER_TERM: return paper_degrees<IO, PER_TERM>(p, backward);
+        case AROUND: return paper_degrees<IO, AROUND>(p, backward);
+        case AROUND | CONSTANT: return paper_degrees<IO, AROUND | CONSTANT>(p, backward);
+      }  // another form is read at run time
   return any_degrees<IO>(p, backward);
 }
 

@@ -1,15 +1,16 @@
-// The C ABI: one packed struct, filled by padenet/torch/kernels/native.py.
+// The C ABI: one packed struct, filled by padenet/core/native.py.
 //
 //   x, out     (outer, channels, inner) in memory order, dense; out is y or dx
 //   dy         laid out as x, or a single number if dy_is_one_number
-//   a, b       (groups, m + 1) and (groups, n), n + 1 for the offset form, contiguous
+//   a, b       (groups, m + 1) and (groups, n), n + 1 with a constant, contiguous
 //   da, db     as a, b
 //   dims       with noise: the dims of x from the largest stride to the smallest, each with its
 //              stride in the order of the shape; rank 0 means that memory has that order
 #pragma once
 #include <cstdint>
 
-enum Form : int64_t { SAFE, ABS_TERMS, FREE, OFFSET };
+// What is done to A(x) in Q(x), as bits: padenet/core/forms.py.
+enum Form : int64_t { PER_TERM = 1, AROUND = 2, CONSTANT = 4 };
 enum Dtype : int64_t { F32, F64, BF16, F16 };
 
 struct Dim {

@@ -1,7 +1,7 @@
 // The inner loops: `count` vectors side by side.
 //
-// Formula: padenet/torch/reference.py. The coefficients a_0 .. a_m, d_0 .. d_n are a vector each. d_0 is 0
-// but for the offset form, and d_k is |b_k| for abs_terms.
+// Formula: padenet/core/formula.py. The coefficients a_0 .. a_m, d_0 .. d_n are a vector each. d_0 is 0
+// without a constant, and d_k is |b_k| for PER_TERM.
 //
 // One set of coefficients serves the whole strip, or every lane has a unit of its own and vector i
 // takes set i mod `columns`. Sets lie in panels of PANEL, vector k of set j at [k * PITCH + j]: in
@@ -78,9 +78,9 @@ struct Coefficients {
   __attribute__((always_inline)) V operator()(int k) const {
     if (!NOISE) return set[k * PITCH];
     const int m = M >= 0 ? M : (int)p.m, n = N >= 0 ? N : (int)p.n, K = m + n + 2;
-    const bool offset = (FORM >= 0 ? FORM : p.form) == OFFSET;
-    if (k == m + 1 && !offset) return V{};  // d_0 is 0 and has no noise
-    const int slot = k <= m || offset ? k : k - 1;
+    const bool constant = (FORM >= 0 ? FORM : p.form) & CONSTANT;
+    if (k == m + 1 && !constant) return V{};  // d_0 is 0 and has no noise
+    const int slot = k <= m || constant ? k : k - 1;
     return noise(words + slot / A_DRAW * 4, slot % A_DRAW, typename IO::Real()) *
                set[(K + k) * PITCH] +
            set[k * PITCH];
@@ -109,7 +109,7 @@ struct Noise {
 
 // How many draws the noise of one element takes.
 constexpr int draws_of(int m, int n, int form) {
-  return (m + n + 1 + (form == OFFSET) + A_DRAW - 1) / A_DRAW;
+  return (m + n + 1 + bool(form & CONSTANT) + A_DRAW - 1) / A_DRAW;
 }
 
 }  // namespace PADENET_ISA

@@ -109,7 +109,7 @@ struct Sweep {
 
   // No elements, no gradient.
   bool nothing() const {
-    const int64_t constant = p.form == OFFSET;
+    const int64_t constant = bool(p.form & CONSTANT);
     for (int64_t i = 0; backward && i < p.groups * (p.m + 1); i++)
       write(p.da, p.coefficient_dtype, i, 0);
     for (int64_t i = 0; backward && i < p.groups * (p.n + constant); i++)
@@ -118,7 +118,7 @@ struct Sweep {
   }
 
   void read_coefficients() {
-    const bool constant = p.form == OFFSET;
+    const bool constant = p.form & CONSTANT;
     for (int64_t g = 0; g < p.groups; g++) {
       double* u = c + g * K;
       double* d = u + p.m + 1;
@@ -127,7 +127,7 @@ struct Sweep {
       d[0] = 0;
       for (int64_t k = !constant; k <= p.n; k++) {
         d[k] = (Real)read(p.b, p.coefficient_dtype, g * (p.n + constant) + k - !constant);
-        if (p.form == ABS_TERMS) d[k] = std::fabs(d[k]);
+        if (p.form & PER_TERM) d[k] = std::fabs(d[k]);
       }
       const int room = sizeof(Real) == 4 ? 60 : 480;
       limit = std::fmin(limit, direct_limit(u, p, p.noise ? room - 1 : room));
@@ -244,10 +244,10 @@ struct Sweep {
     if (!p.noise) return;
     Words words[4], *const to = words;
     const uint64_t at = offset;
-    const int64_t count = K - (p.form != OFFSET);
+    const int64_t count = K - !(p.form & CONSTANT);
     for (int64_t i = 0; i < count; i++) {
       if (i % A_DRAW == 0) draw<1>(p, keys, &at, (uint32_t)(i / A_DRAW), &to);
-      const int64_t k = i <= p.m || p.form == OFFSET ? i : i + 1;
+      const int64_t k = i <= p.m || p.form & CONSTANT ? i : i + 1;
       u[k] = noise(words, (int)(i % A_DRAW), double())[0] * noise_slope(u[k], p.alpha) +
              noise_base(u[k], p.alpha);
     }
@@ -312,7 +312,7 @@ struct Sweep {
   }
 
   bool finish(int64_t tasks) const {
-    const bool constant = p.form == OFFSET;
+    const bool constant = p.form & CONSTANT;
     const int64_t count = p.groups * K;
     for (int64_t t = 1; t < tasks; t++)
       for (int64_t i = 0; i < count; i++) sums[i] += sums[t * count + i];
@@ -325,7 +325,7 @@ struct Sweep {
           write(p.da, p.coefficient_dtype, g * (p.m + 1) + k, sum);
         } else if (power > 0 || constant) {
           const int64_t i = g * (p.n + constant) + power - !constant;
-          const double s = p.form == ABS_TERMS ? sign(read(p.b, p.coefficient_dtype, i)) : 1;
+          const double s = p.form & PER_TERM ? sign(read(p.b, p.coefficient_dtype, i)) : 1;
           write(p.db, p.coefficient_dtype, i, s == 0 ? 0 : s * sum);
         }
       }

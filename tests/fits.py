@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import padenet
 from padenet import Fit, fit
-from padenet.core.fitting import TARGETS
+from padenet.core.fitting.samples import call
+from padenet.core.targets import TARGETS
 
 
 @functools.cache
@@ -22,7 +23,9 @@ def error_of(found: Fit, f, points: int = 30011) -> torch.Tensor:
     """F - f at points of its own, through the public function."""
     x = torch.linspace(*found.interval, points, dtype=torch.float64)
     a, b = (torch.tensor(c, dtype=torch.float64) for c in (found.a, found.b))
-    return padenet.rational(x, a, b, form=found.form, q=found.q) - f(x)
+    return padenet.rational(x, a, b, form=found.form, q=found.q) - torch.from_numpy(
+        call(f, x.numpy())
+    )
 
 
 small = st.fractions(-5, 5, max_denominator=7)

@@ -24,16 +24,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from padenet.core.aims import AIMS, Aim
-from padenet.core.fitting import TARGETS, Fit, fit, search
+from padenet.core.fitting import Fit, fit, search
 from padenet.core.fitting.samples import sample
 from padenet.core.starts import STARTS, STARTS_BY_AIM, Start
+from padenet.core.targets import TARGETS
 from padenet.lab.records.packed import read_runs
 
 OUT = Path(__file__).parent.parent / "src" / "padenet" / "core" / "starts.json"
-RUNS = OUT.parents[2] / "results" / "starts" / "runs.jsonl.gz"
+RUNS = OUT.parents[3] / "results" / "starts" / "runs.jsonl.gz"
 TRAINED = 90.0  # percent of the test images
 M, N = 5, 4
 INTERVAL = (-3.0, 3.0)
@@ -116,7 +116,7 @@ def record(
 ) -> dict[str, Any]:
     def errors(*x: float) -> np.ndarray:
         x = np.array(x)
-        return np.abs(evaluate(x, a, b, form) - TARGETS[target](torch.tensor(x)).numpy())
+        return np.abs(evaluate(x, a, b, form) - TARGETS[target](x))
 
     inside = errors(*np.linspace(*INTERVAL, 60001))
     far = {"to_10": errors(*np.linspace(-10, 10, 200001)).max()}

@@ -14,8 +14,8 @@ from torch import nn
 import padenet
 from padenet import PAU, RPAU, fit
 from padenet.core.aims import AIMS, reach
-from padenet.core.fitting import TARGETS
 from padenet.core.starts import STARTS, find_start
+from padenet.core.targets import TARGETS
 
 pytest.importorskip("scipy", reason="fitting needs scipy")
 pytestmark = pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch")
@@ -166,7 +166,8 @@ def test_units_of_names(name, unit, aim):
 @pytest.mark.parametrize("init", ["tanh", torch.tanh, nn.Tanh()], ids=lambda v: type(v).__name__)
 def test_units_are_fitted_as_fit_does(init, aim):
     unit = PAU(init, aim=aim, degrees=(3, 2), form="offset", q=0.5, dtype=torch.float64)
-    found = fit(torch.tanh, (3, 2), form="offset", q=0.5, aim=aim)
+    f = np.tanh if init == "tanh" else torch.tanh  # which round as they do
+    found = fit(f, (3, 2), form="offset", q=0.5, aim=aim)
     assert coefficients(unit) == (list(found.a), list(found.b))
 
 

@@ -10,6 +10,7 @@ import padenet
 from padenet.core import noise
 from padenet.core.forms import Spec
 from padenet.torch import functional
+from padenet.torch.noise import draw_key, uniform
 
 pytestmark = pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch")
 N = 100_000
@@ -65,7 +66,7 @@ def test_known_answers(rounds, counter, key, expected):
 
 def test_uniform_is_as_described():
     key = 0x123456789ABCDEF0
-    draws = noise.uniform(torch.tensor(key), torch.Size([3, 5]), 24, torch.device("cpu"))
+    draws = uniform(torch.tensor(key), torch.Size([3, 5]), 24, torch.device("cpu"))
     for index in range(15):
         assert [u.flatten()[index].item() for u in draws] == noises(key, index, 24)
 
@@ -85,7 +86,7 @@ def test_no_bit_is_used_twice():
 def draws():
     """20 noises for each of N elements."""
     key = torch.tensor(0x0123456789ABCDEF)
-    return torch.stack(noise.uniform(key, torch.Size([N]), 20, torch.device("cpu")))
+    return torch.stack(uniform(key, torch.Size([N]), 20, torch.device("cpu")))
 
 
 def chi_square(counts, expected):
@@ -126,16 +127,16 @@ def test_elements_and_keys_are_independent(draws):
         r = (draws[:, step:] * draws[:, :-step]).mean(1) * 3
         assert r.abs().max() < 5 / math.sqrt(N)
     for key in (0x0123456789ABCDEE, 0x0123456689ABCDEF):  # one bit away
-        other = noise.uniform(torch.tensor(key), torch.Size([N]), 10, torch.device("cpu"))
+        other = uniform(torch.tensor(key), torch.Size([N]), 10, torch.device("cpu"))
         r = (draws[:10] * torch.stack(other)).mean(1) * 3
         assert r.abs().max() < 5 / math.sqrt(N)
 
 
 def test_keys_come_from_torchs_generator():
     torch.manual_seed(0)
-    first = [int(noise.draw_key(torch.device("cpu"))) for _ in range(50)]
+    first = [int(draw_key(torch.device("cpu"))) for _ in range(50)]
     torch.manual_seed(0)
-    assert [int(noise.draw_key(torch.device("cpu"))) for _ in range(50)] == first
+    assert [int(draw_key(torch.device("cpu"))) for _ in range(50)] == first
     assert len(set(first)) == 50 and min(first) >= 0 and max(first) > 2**62
 
 

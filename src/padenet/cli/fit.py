@@ -111,9 +111,10 @@ def _fit_table(path: Path, options: dict[str, Any]) -> "tuple[str, Any, Fit]":
 
 
 def _fit_target(name: str | None, options: dict[str, Any]) -> "tuple[str, Any, Fit]":
-    from padenet.core.extras import unknown
-    from padenet.core.fitting import TARGETS, fit
+    from padenet.core.fitting import fit
+    from padenet.core.names import unknown
     from padenet.core.starts import ALIASES, STARTS
+    from padenet.core.targets import TARGETS
 
     if name is None:
         raise ValueError(f"nothing to fit. Name a target, {', '.join(TARGETS)}, or give --table.")

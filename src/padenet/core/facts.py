@@ -18,11 +18,11 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
-from padenet.core.fitting import TARGETS, gain
+from padenet.core.arrays import evaluate
+from padenet.core.fitting import gain
 from padenet.core.fitting.samples import check_interval
-from padenet.core.forms import Spec
+from padenet.core.forms import Spec, check_shapes, check_spec
 from padenet.core.polynomials import (
     Array,
     add,
@@ -35,7 +35,7 @@ from padenet.core.polynomials import (
     zeros,
 )
 from padenet.core.starts import find_start, read_pair
-from padenet.torch.functional import check_shapes, check_spec, rational
+from padenet.core.targets import TARGETS
 
 GRID = 6000  # points for the distance to an activation
 REACH = 15.0  # a pole closer to 0 than this makes the gain meaningless
@@ -115,7 +115,7 @@ def describe(
             "large for float64. The tails say what F does far out."
         )
     pieces = _pieces(A, spec, low, high)
-    roots = zeros(pieces[0].Q, low, high) if spec.form == "free" else []
+    roots = zeros(pieces[0].Q, low, high) if spec.has_poles else []
     poles = [x for x in roots if not vanishes(a, x)]
     steps = [_slopes(a, piece) for piece in pieces]
     greatest = max(float(np.abs(s).max()) for s in steps)
@@ -129,7 +129,7 @@ def describe(
         interval=(low, high),
         closest=closest,
         distance=distance,
-        at_zero=float(a[0] / (spec.q + (0.0 if spec.form == "free" else abs(A[0])))),
+        at_zero=float(a[0] / (spec.q + (A[0] if spec.has_poles else abs(A[0])))),
         left=left,
         right=right,
         zeros=tuple(x for x in zeros(a, low, high) if not any(abs(x - r) < 1e-9 for r in roots)),
@@ -164,7 +164,7 @@ def read_coefficients(
         spec, pair = Spec(form or "safe", 1.0 if q is None else float(q)), unit
     check_spec(spec)
     a, b = read_pair(pair, "unit", "PAU, Fit or Start")
-    check_shapes(a, b, spec)
+    check_shapes(a.shape, b.shape, spec)
     if a.ndim == 2:
         if group is None or not 0 <= group < len(a):
             raise ValueError(
@@ -174,9 +174,9 @@ def read_coefficients(
     elif group not in (None, 0):
         raise ValueError(f"group={group}, but the unit has no groups. Leave group out.")
     for name, c in (("a", a), ("b", b)):
-        if not c.isfinite().all():
+        if not np.isfinite(c).all():
             raise ValueError(f"{name}={c.tolist()} is not finite: nothing can be said about F.")
-    return a.numpy(), b.numpy(), spec
+    return a, b, spec
 
 
 class _Piece(NamedTuple):
@@ -187,18 +187,18 @@ class _Piece(NamedTuple):
 
 def _pieces(A: Array, spec: Spec, low: float, high: float) -> list[_Piece]:
     """Q as a polynomial on each stretch on which it is one."""
-    if spec.form == "free":
+    if spec.has_poles:
         cuts: list[float] = []
-    elif spec.form == "abs_terms":
+    elif spec.flags.per_term:
         cuts, A = [0.0] if low < 0 < high else [], np.abs(A)
     else:
         cuts = crossings(A, low, high).tolist()
     pieces = []
     for left, right in zip([low, *cuts], [*cuts, high], strict=True):
         signs: Any = 1.0
-        if spec.form == "abs_terms":
+        if spec.flags.per_term:
             signs = np.sign(left + right) ** np.arange(len(A))
-        elif spec.form != "free":
+        elif spec.flags.around:
             signs = sign_between(A, left, right)
         Q = signs * A
         Q[0] += spec.q
@@ -245,28 +245,28 @@ def _tail(a: Array, A: Array, spec: Spec, side: int) -> Tail:
         return Tail(0, 0.0)
     m, n = (int(np.flatnonzero(c)[-1]) if c.any() else 0 for c in (a, A))
     if n == 0:
-        return Tail(m, float(a[m] / (spec.q + (0.0 if spec.form == "free" else abs(A[0])))))
-    bottom = A[n] if spec.form == "free" else abs(A[n]) * side**n
+        return Tail(m, float(a[m] / (spec.q + (A[0] if spec.has_poles else abs(A[0])))))
+    bottom = A[n] if spec.has_poles else abs(A[n]) * side**n
     return Tail(m - n, float(a[m] / bottom))
 
 
 @lru_cache(maxsize=8)
-def _known(interval: tuple[float, float]) -> tuple[torch.Tensor, Array]:
+def _known(interval: tuple[float, float]) -> tuple[Array, Array]:
     low, high = interval
-    x = low + (torch.arange(GRID, dtype=torch.float64) + 0.5) * ((high - low) / GRID)
-    return x, np.stack([f(x).numpy() for f in TARGETS.values()])
+    x = low + (np.arange(GRID) + 0.5) * ((high - low) / GRID)
+    return x, np.stack([f(x) for f in TARGETS.values()])
 
 
 def _closest(a: Array, b: Array, spec: Spec, interval: tuple[float, float]) -> tuple[str, float]:
     x, known = _known(interval)
-    y = rational(x, torch.as_tensor(a), torch.as_tensor(b), form=spec.form, q=spec.q).numpy()
+    y = evaluate(x, a, b, spec)
     distances = np.sqrt(np.mean((known - y) ** 2, axis=1))
     i = int(distances.argmin())
     return list(TARGETS)[i], float(distances[i])
 
 
 def _gain(a: Array, b: Array, A: Array, spec: Spec) -> float | None:
-    if spec.form == "free" and zeros(add(A, np.ones(1)), -REACH, REACH):
+    if spec.has_poles and zeros(add(A, np.ones(1)), -REACH, REACH):
         return None
     try:
         return gain(SimpleNamespace(a=a, b=b, form=spec.form, q=spec.q))

@@ -10,19 +10,20 @@ its strides; draw ``i`` of the element gives the noises ``10 i`` to ``10 i + 9``
     slot 9        bits 7-0 of word 2, then bits 3-0 of word 3 above them
 
     u = (2 k + 1) / 4096 - 1,   k = 0 .. 4095:   symmetric, inside (-1, 1)
+
+Integers here are arrays or tensors of int64, whose operators all libraries share.
 """
 
-import math
+from typing import Any
 
-import torch
-from torch import Tensor
+Array = Any
 
 ROUNDS = 7
 A_DRAW = 10
 _MASK = 0xFFFFFFFF
 
 
-def philox(key: Tensor, counter: tuple[Tensor, ...], rounds: int = ROUNDS) -> tuple[Tensor, ...]:
+def philox(key: Array, counter: tuple[Array, ...], rounds: int = ROUNDS) -> tuple[Array, ...]:
     """Four 32-bit words, as int64, of ``key`` (int64) and four 32-bit counter words (int64)."""
     k0, k1 = key & _MASK, (key >> 32) & _MASK
     c0, c1, c2, c3 = counter
@@ -38,33 +39,18 @@ def philox(key: Tensor, counter: tuple[Tensor, ...], rounds: int = ROUNDS) -> tu
     return c0, c1, c2, c3
 
 
-def _slot(words: tuple[Tensor, ...], s: int) -> Tensor:
+def draw(key: Array, index: Array, count: int) -> list[Array]:
+    """``2 k + 1`` of ``count`` noises for every element, given its index: u is that / 4096 - 1."""
+    found: list[Array] = []
+    zero = index * 0
+    for i in range(-(-count // A_DRAW)):
+        words = philox(key, (index & _MASK, index >> 32, zero + i, zero))
+        found += [2 * _slot(words, s) + 1 for s in range(A_DRAW)]
+    return found[:count]
+
+
+def _slot(words: tuple[Array, ...], s: int) -> Array:
     if s < 8:
         return (words[s // 2] >> (8 if s % 2 else 20)) & 0xFFF
     low, high = words[2 * (s - 8)], words[2 * (s - 8) + 1]
     return (low & 0xFF) | ((high & 0x0F) << 8)
-
-
-def uniform(key: Tensor, shape: torch.Size, count: int, device: torch.device) -> list[Tensor]:
-    """``count`` float64 tensors of ``shape``, the noises of every element, inside (-1, 1)."""
-    index = torch.arange(math.prod(shape), device=device).reshape(shape)
-    key = key.to(device)
-    draws: list[Tensor] = []
-    for i in range(-(-count // A_DRAW)):
-        zero = torch.zeros_like(index)
-        words = philox(key, (index & _MASK, index >> 32, zero + i, zero))
-        draws += [(2 * _slot(words, s) + 1).double() / 4096 - 1 for s in range(A_DRAW)]
-    return draws[:count]
-
-
-def draw_key(device: torch.device) -> Tensor:
-    """A fresh key from torch's own generators, so that ``torch.manual_seed`` repeats it.
-
-    The CPU's, for every device the same; but a CUDA graph, and what ``torch.compile`` may put in
-    one, needs a key that is drawn on the device at each replay.
-    """
-    if device.type == "cuda" and (
-        torch.compiler.is_compiling() or torch.cuda.is_current_stream_capturing()
-    ):
-        return torch.randint(0, 2**63 - 1, (), dtype=torch.int64, device=device)
-    return torch.randint(0, 2**63 - 1, (), dtype=torch.int64)

@@ -9,16 +9,16 @@ that powers overflow. LaTeX and plain text are for reading: rounded, zero terms 
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
-from torch import Tensor
-
+from padenet.core.arrays import floats
 from padenet.core.forms import Spec
 
 STYLES = ("text", "latex", "python", "c")
 
 
 def write(
-    a: Tensor, b: Tensor, spec: Spec, style: str = "text", group: int | None = None, digits: int = 6
+    a: Any, b: Any, spec: Spec, style: str = "text", group: int | None = None, digits: int = 6
 ) -> str:
     """The formula of the unit with coefficients ``a`` and ``b``, of one group if they have groups.
 
@@ -36,8 +36,8 @@ def write(
     return _display(top, bottom, spec, style == "latex", digits)
 
 
-def _numbers(c: Tensor, group: int | None) -> list[float]:
-    c = c.detach().cpu().double()
+def _numbers(values: Any, group: int | None) -> list[float]:
+    c = floats(values)
     if c.ndim == 2:
         if group is None or not -len(c) <= group < len(c):
             raise ValueError(
@@ -53,9 +53,9 @@ def _source(top: Sequence[float], bottom: Sequence[float], spec: Spec, style: st
     bars = "abs({})" if style == "python" else "fabs({})"
     constant = _exact(spec.q)
     P = _horner(top if len(top) + len(bottom) > 2 else [*top, 0.0], "x")  # of the shape of x
-    if spec.form == "abs_terms":
+    if spec.flags.per_term:
         Q = f"{constant} + {_horner([abs(v) for v in bottom], bars.format('x'))}"
-    elif spec.form == "free":
+    elif spec.has_poles:
         Q = f"{constant} + {_horner(bottom, 'x')}"
     else:
         Q = f"{constant} + {bars.format(_horner(bottom, 'x'))}"
@@ -81,11 +81,11 @@ def _display(
     top: Sequence[float], bottom: Sequence[float], spec: Spec, latex: bool, digits: int
 ) -> str:
     constant = _rounded(spec.q, digits, latex)
-    if spec.form == "abs_terms":
+    if spec.flags.per_term:
         bars = r"\left|{}\right|" if latex else "|{}|"
         terms = _terms([abs(v) for v in bottom], digits, latex)
         Q = " + ".join([constant, *(_join([t], bars) for t in terms)])
-    elif spec.form == "free":
+    elif spec.has_poles:
         Q = _join([(False, constant), *_terms(bottom, digits, latex)])
     else:
         terms = _terms(bottom, digits, latex)

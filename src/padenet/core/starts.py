@@ -12,10 +12,9 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from padenet.core.extras import unknown
+from padenet.core.arrays import floats
+from padenet.core.names import unknown
 
 DEFAULT_AIM = "wide"
 KINKED = ("relu", "relu6", "lrelu", "lrelu_0.20", "lrelu_0.25", "lrelu_0.30", "selu")
@@ -103,14 +102,14 @@ def find_start(name: str, aim: str | None = None) -> Start:
     raise unknown("aim", aim, aims)
 
 
-def read_pair(pair: Any, name: str, others: str) -> tuple[Tensor, Tensor]:
-    """``a`` and ``b`` of a pair of tensors, arrays or sequences, in float64 on the CPU.
+def read_pair(pair: Any, name: str, others: str) -> tuple[np.ndarray, np.ndarray]:
+    """``a`` and ``b`` of a pair of tensors, arrays or sequences, in float64.
 
     Args:
         name: Of the argument that holds it, for the error.
         others: What else the argument may be.
     """
-    if isinstance(pair, torch.nn.Module):
+    if hasattr(pair, "state_dict"):
         raise TypeError(
             f"{name} is a {type(pair).__name__}, a model and no unit. Name the unit in it: "
             "padenet.torch.seeing.finding.find_units(model) has them all."
@@ -121,10 +120,8 @@ def read_pair(pair: Any, name: str, others: str) -> tuple[Tensor, Tensor]:
         raise TypeError(
             f"{name}={pair!r} is neither the name of a start nor a pair (a, b), {others}."
         ) from None
-    # An array is copied: torch takes none with negative strides, as polynomials turned round have.
-    a, b = (c.copy() if isinstance(c, np.ndarray) else c for c in (a, b))
     try:
-        a, b = (torch.as_tensor(c, dtype=torch.float64, device="cpu").detach() for c in (a, b))
+        a, b = floats(a), floats(b)
     except (TypeError, ValueError) as e:
         raise TypeError(f"{name}={pair!r}: a and b must be numbers ({e}).") from None
     return a, b

@@ -12,7 +12,6 @@ What is exported or traced by torch.jit is the short formula of ``exporting``, t
 rounding; ``torch.fx`` records the call.
 """
 
-from numbers import Real
 from types import ModuleType
 from typing import Any
 
@@ -20,7 +19,8 @@ import torch
 from torch import Tensor
 from torch.fx import Proxy
 
-from padenet.core.forms import FORMS, Spec
+from padenet.core.forms import Spec, check_shapes, check_spec
+from padenet.core.native import missing
 from padenet.torch import reference
 from padenet.torch.deploy import exporting
 from padenet.torch.kernels import gpu, native, pick
@@ -35,12 +35,11 @@ from padenet.torch.tracing import (
 )
 
 # torch.compile asks once, while it traces, and keeps the answer.
-for _ask in (native.missing, gpu.missing, gpu.refuses_device, fused.teach_inductor):
+for _ask in (missing, gpu.missing, gpu.refuses_device, fused.teach_inductor):
     _ask._dynamo_marked_constant = True  # type: ignore
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 LAYOUTS = (torch.strided, torch.jagged)
-SMALLEST_Q = 1e-6  # with less, F / Q could overflow where the gradient does not
 
 
 def rational(
@@ -204,43 +203,10 @@ def check(x: Tensor, a: Tensor, b: Tensor, spec: Spec) -> None:
         )
     if torch.jit.is_tracing():  # sizes are tensors, and would be taken for constants with a warning
         return
-    check_shapes(a, b, spec)
+    if not (a.dim() == 1 == b.dim() and a.numel() and b.numel()):
+        check_shapes(a.shape, b.shape, spec)
     if a.dim() == 2:
         _check_groups(x, a.shape[0], spec.channel_dim)
-
-
-def check_spec(spec: Spec) -> None:
-    form, q, channel_dim, alpha = spec
-    if not isinstance(form, str) or form not in FORMS:
-        raise ValueError(f"unknown form {form!r}. Known: {', '.join(FORMS)}.")
-    for name, value in (("q", q), ("alpha", alpha)):
-        if not isinstance(value, Real):
-            raise TypeError(f"{name}={value!r} must be a number, e.g. {name}=0.1.")
-    if not isinstance(channel_dim, int):
-        raise TypeError(f"channel_dim={channel_dim!r} must be an int: a dim of x, e.g. 1 or -1.")
-    if not SMALLEST_Q <= q <= 1:
-        raise ValueError(f"q={q} must be in [{SMALLEST_Q:g}, 1]. q=1 is the paper's.")
-    if q != 1 and form not in ("safe", "offset"):
-        raise ValueError(
-            f"q={q} has no meaning for form={form!r}, whose constant is 1. "
-            "Leave q out or use form='safe'."
-        )
-    if not 0 <= alpha <= 1:
-        raise ValueError(f"alpha={alpha} must be in [0, 1]: 0.01 is noise of one percent.")
-
-
-def check_shapes(a: Tensor, b: Tensor, spec: Spec) -> None:
-    dims = a.dim()
-    same = dims == b.dim() and (dims == 1 or (dims == 2 and a.size(0) == b.size(0)))
-    if same and a.numel() and (b.numel() or spec.form != "offset"):
-        return
-    columns = "n + 1" if spec.constant else "n"
-    raise ValueError(
-        f"coefficients must be a: (m + 1,) and b: ({columns},), or with groups (groups, m + 1) "
-        f"and (groups, {columns}), for form={spec.form!r}; got a: {tuple(a.shape)} and "
-        f"b: {tuple(b.shape)}. For degrees (5, 4) pass 6 numerator and {4 + spec.constant} "
-        "denominator values."
-    )
 
 
 def _check_groups(x: Tensor, groups: int, channel_dim: int) -> None:

@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from torch.fx import Proxy
 
 from padenet.core import printing as formula
-from padenet.core.fitting import TARGETS, Fit, check_degrees, fit_function
-from padenet.core.forms import Spec
-from padenet.core.noise import draw_key
+from padenet.core.fitting import Fit, check_degrees, fit_function
+from padenet.core.forms import Spec, check_shapes, check_spec
 from padenet.core.starts import DEFAULT_AIM, STARTS, find_start, read_pair
-from padenet.torch.functional import DTYPES, apply, check_shapes, check_spec, rational
+from padenet.core.targets import TARGETS
+from padenet.torch.functional import DTYPES, apply, rational
+from padenet.torch.noise import draw_key
 from padenet.torch.saving import state
 from padenet.torch.tracing import record_module
 
@@ -287,8 +288,8 @@ def starting_coefficients(
         pair = (init.a, init.b)
     else:
         pair = init
-    a, b = read_pair(pair, "init", "function or Fit")
-    check_shapes(a, b, spec)
+    a, b = map(torch.from_numpy, read_pair(pair, "init", "function or Fit"))
+    check_shapes(a.shape, b.shape, spec)
     m, n = degrees
     if a.shape[-1] != m + 1 or b.shape[-1] != n + spec.constant:
         raise ValueError(

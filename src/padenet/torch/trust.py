@@ -154,7 +154,5 @@ def _reach(weight: Tensor, powers: Tensor) -> Tensor:
 
 
 def _denominator(b: Tensor, powers: Tensor, spec: Spec) -> Tensor:
-    if spec.form == "abs_terms":
-        return 1 + b.abs() @ powers.abs()
-    A = b @ powers
-    return 1 + A if spec.form == "free" else spec.q + A.abs()
+    A = b.abs() @ powers.abs() if spec.flags.per_term else b @ powers
+    return spec.q + (A.abs() if spec.flags.around else A)

@@ -10,7 +10,7 @@ from conftest import running_on
 
 import padenet
 from padenet import PAU, rational
-from padenet.torch.kernels import native
+from padenet.core import native
 
 
 @pytest.mark.no_poison  # it fills with torch, which waits too

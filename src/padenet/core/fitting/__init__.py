@@ -13,17 +13,16 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 
 from padenet.core.aims import WEIGHTED, Aim, find_aim
-from padenet.core.extras import unknown
+from padenet.core.arrays import evaluate, floats
 from padenet.core.fitting.samples import Array, Data, Function, sample, tabulate, weigh
 from padenet.core.fitting.search import OPTIMA_REFINED, Problem, candidates, strays
 from padenet.core.fitting.series import pade
-from padenet.core.forms import Spec
+from padenet.core.forms import FORMS, Spec, check_spec
+from padenet.core.names import unknown
 from padenet.core.starts import find_start
-from padenet.torch.functional import check_spec, rational
+from padenet.core.targets import TARGETS
 
 __all__ = ["TARGETS", "Fit", "fit", "fit_function", "gain", "pade"]
 
@@ -52,30 +51,6 @@ class Fit:
     norm: str
     aim: str = "near"
     far_error: float | None = None
-
-
-def _leaky(slope: float) -> Function:
-    return lambda x: F.leaky_relu(x, slope)
-
-
-TARGETS: dict[str, Function] = {
-    "identity": lambda x: x,
-    "relu": F.relu,
-    "relu6": F.relu6,
-    "lrelu": _leaky(0.01),
-    **{f"lrelu_{slope}": _leaky(float(slope)) for slope in ("0.20", "0.25", "0.30", "-0.5")},
-    "elu": F.elu,
-    "selu": F.selu,
-    "sigmoid": torch.sigmoid,
-    "tanh": torch.tanh,
-    "swish": F.silu,
-    "gelu": F.gelu,
-    "mish": F.mish,
-    "softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)),
-    "hardswish": F.hardswish,
-    "sin": torch.sin,
-}
-"""What the stored starts approximate, by the name in ``Start.target``."""
 
 
 def fit(
@@ -127,17 +102,15 @@ def fit(
         if not callable(f):
             raise TypeError("weights needs a function, and f is a table. Pass a callable.")
         wanted = Fit((), (), 0, 0, form, float(q), (0, 0), (m, n), norm, "weighted")
-        with torch.device("cpu"):  # whatever the default device is, such as "meta"
-            return search(weigh(f, weights, m + n + 1), wanted, WEIGHTED)
+        return search(weigh(f, weights, m + n + 1), wanted, WEIGHTED)
     if aim is None:
         aim = "wide" if callable(f) and interval is None and norm == "rms" else "near"
     chosen = find_aim(aim)
     _check_aim(aim, chosen, callable(f), n, form, norm)
     wanted = Fit((), (), 0, 0, form, float(q), (0, 0), (m, n), norm, aim)
-    with torch.device("cpu"):
-        beyond = chosen.beyond
-        data = sample(f, interval, beyond) if callable(f) else tabulate(f, interval, m + n + 1)
-        return search(data, wanted, chosen)
+    beyond = chosen.beyond
+    data = sample(f, interval, beyond) if callable(f) else tabulate(f, interval, m + n + 1)
+    return search(data, wanted, chosen)
 
 
 def refit(f: Function, weights: tuple[Any, Any], near: Fit) -> Fit:
@@ -152,8 +125,9 @@ def search(data: Data, wanted: Fit, aim: Aim) -> Fit:
     _check_size(data, max(m, n))
     wanted = replace(wanted, interval=data.interval)
     start = np.array(wanted.b) if wanted.a else None
-    sets = [tuple(range(form != "offset", n + 1))]
-    if form in ("safe", "offset") and n > 1 and not (aim.least and n % 2):
+    flags = FORMS[form]
+    sets = [tuple(range(1 - flags.constant, n + 1))]
+    if flags.around and n > 1 and not (aim.least and n % 2):
         sets.insert(0, tuple(k for k in sets[0] if k % 2 == 0))
     count = 1 if aim.stray == 1 and norm == "rms" else OPTIMA_REFINED
     best, least = None, np.inf
@@ -213,9 +187,9 @@ def _check_aim(name: str, aim: Aim, function: bool, n: int, form: str, norm: str
             f"aim={name!r} needs values beyond the interval, and a table has none. Pass a "
             "function, or take aim='near' or 'steady'."
         )
-    if aim.least and form == "free":
+    if aim.least and FORMS[form].has_poles:
         raise ValueError(
-            f"aim={name!r} bounds the last b of |A|, but form='free' has no |A|. Take another "
+            f"aim={name!r} bounds the last b of |A|, but form={form!r} has no |A|. Take another "
             "form, or aim='near'."
         )
     if aim.least and n == 0:
@@ -257,17 +231,16 @@ def gain(unit: Any) -> float:
     if isinstance(unit, str):
         unit = find_start(unit)
     try:
-        pair = (unit.a, unit.b)
-        a, b = (torch.as_tensor(c, dtype=torch.float64, device="cpu").detach() for c in pair)
+        a, b = floats(unit.a), floats(unit.b)
         form, q = str(unit.form), float(getattr(unit, "q", 1.0))
     except (AttributeError, TypeError):
         raise TypeError(
             f"gain takes a PAU, a Fit, a Start or the name of a start, not {type(unit).__name__}."
         ) from None
     z, w = np.polynomial.hermite_e.hermegauss(128)
-    x = torch.as_tensor(z).expand(a.shape[0] if a.ndim == 2 else 1, -1)
-    y = rational(x.contiguous(), a, b, form=form, q=q, channel_dim=0)
-    power = float((y.square().mean(0) * torch.as_tensor(w / w.sum())).sum())
+    x = np.tile(z, (len(a) if a.ndim == 2 else 1, 1))
+    y = evaluate(x, a, b, Spec(form, q, channel_dim=0))
+    power = float((np.square(y).mean(0) * (w / w.sum())).sum())
     if not 0 < power < np.inf:
         raise ValueError(f"E[F(z)²] is {power}, so there is no gain: the unit is zero or infinite.")
     return power**-0.5
@@ -276,7 +249,7 @@ def gain(unit: Any) -> float:
 def _measure(a: Array, b: Array, data: Data, fit: Fit) -> Fit:
     """``fit`` with these coefficients and their errors."""
     n = fit.degrees[1]
-    b = np.concatenate([b, np.zeros(n + (fit.form == "offset") - len(b))])
+    b = np.concatenate([b, np.zeros(n + FORMS[fit.form].constant - len(b))])
     terms = np.abs(a) * np.abs(data.span).max() ** np.arange(len(a))
     a = np.where(terms > 16 * np.finfo(float).eps * terms.max(), a, 0.0)  # the rest is rounding
     fit = replace(fit, a=tuple(a.tolist()), b=tuple(b.tolist()))
@@ -288,8 +261,7 @@ def _measure(a: Array, b: Array, data: Data, fit: Fit) -> Fit:
 
 
 def _errors(fit: Fit, x: Array, y: Array) -> Array:
-    tensors = (torch.as_tensor(np.ascontiguousarray(v)) for v in (x, fit.a, fit.b))
-    return rational(*tensors, form=fit.form, q=fit.q).numpy() - y
+    return evaluate(x, fit.a, fit.b, Spec(fit.form, fit.q)) - y
 
 
 def _weigh(fit: Fit, data: Data, aim: Aim) -> float:
@@ -299,7 +271,7 @@ def _weigh(fit: Fit, data: Data, aim: Aim) -> float:
         error = float(np.linalg.norm(_errors(fit, x, y) * weight))
     else:
         error = fit.rms if fit.norm == "rms" else fit.max_error
-    return error * (aim.stray if strays(np.array(fit.b), fit.form, fit.interval) else 1)
+    return error * (aim.stray if strays(np.array(fit.b), FORMS[fit.form], fit.interval) else 1)
 
 
 def check_degrees(degrees: Any) -> tuple[int, int]:

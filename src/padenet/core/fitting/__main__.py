@@ -1,6 +1,7 @@
 """Print the errors of the best fits of known functions: python -m padenet.core.fitting"""
 
-from padenet.core.fitting import TARGETS, fit
+from padenet.core.fitting import fit
+from padenet.core.targets import TARGETS
 
 
 def main() -> None:

@@ -1,14 +1,14 @@
 """The values of a function or a table at the points of a fit."""
 
 import copy
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import nn
 
 from padenet.core.aims import reach
+from padenet.core.arrays import floats
 
 Array = np.ndarray
 Function = Callable[[Any], Any]
@@ -56,14 +56,14 @@ def sample(f: Any, interval: tuple[float, float] | None, beyond: float = 0.0) ->
     x = np.concatenate(points)
     y = np.full(len(x), np.nan)
     inside = (x >= low) & (x <= high)
-    y[inside] = _values(f, x[inside])
+    y[inside] = call(f, x[inside])
     where = (
         f"beyond the interval, and aim='wide' looks at f on [{first:.6g}, {last:.6g}]. Take "
         "aim='near', or a smaller interval."
     )
     try:
         with np.errstate(all="ignore"):
-            y[~inside] = _values(f, x[~inside], where)
+            y[~inside] = call(f, x[~inside], where)
     except (TypeError, ValueError) as error:
         if beyond:
             failed = isinstance(error, TypeError)
@@ -88,7 +88,7 @@ def weigh(f: Function, weights: Any, need: int) -> Data:
         t, w = np.polynomial.legendre.leggauss(n)
         half, middle = np.diff(edges)[:, None] / 2, (edges[1:] + edges[:-1])[:, None] / 2
         points.append(((middle + half * t).ravel(), (mass[:, None] * w / 2).ravel()))
-    y = np.split(_values(f, np.concatenate([x for x, _ in points])), [len(points[0][0])])
+    y = np.split(call(f, np.concatenate([x for x, _ in points])), [len(points[0][0])])
     coarse, fine = ((x, y, np.sqrt(w)) for (x, w), y in zip(points, y, strict=True))
     span = float(edges[0]), float(edges[-1])
     dense = (fine[0], fine[1], fine[2] * len(fine[0]) ** 0.5)
@@ -126,7 +126,7 @@ def _grid(low: float, high: float) -> Array:
 
 def tabulate(f: Any, interval: tuple[float, float] | None, need: int) -> Data:
     try:
-        x, y = (torch.as_tensor(v).detach().cpu().double().numpy() for v in f)
+        x, y = (floats(v) for v in f)
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(
             f"f is {type(f).__name__}, neither a function nor a table. Pass a callable or a pair "
@@ -161,21 +161,12 @@ def tabulate(f: Any, interval: tuple[float, float] | None, need: int) -> Data:
     return Data((low, high), (low, high), levels)
 
 
-def _values(f: Function, x: Array, where: str = INSIDE) -> Array:
-    """f at x: of a tensor if it takes one, else of an array."""
-    tensor, of = torch.tensor(x), f
-    if isinstance(f, nn.Module):
-        of = copy.deepcopy(f).eval()
-        for p in of.parameters():
-            if p.is_floating_point():
-                tensor = tensor.to(p)
-                break
+def call(f: Function, x: Array, where: str = INSIDE) -> Array:
+    """f at x: of an array if it takes one, else of a tensor."""
     failures = []
-    for argument in (tensor, x.copy()):
+    for argument, of in _calls(f, x):
         try:
-            with torch.no_grad():
-                y = of(argument)
-            y = torch.as_tensor(y).detach().cpu().double().numpy()
+            y = floats(of(argument))
         except Exception as error:
             failures.append(f"{type(argument).__name__}: {type(error).__name__}: {error}")
             continue
@@ -189,6 +180,22 @@ def _values(f: Function, x: Array, where: str = INSIDE) -> Array:
         f"f={f!r} takes neither a tensor nor an array of float64 ({'; '.join(failures)}). "
         "Wrap it, e.g. numpy.vectorize(f)."
     )
+
+
+def _calls(f: Any, x: Array) -> Iterator[tuple[Any, Function]]:
+    """What f may take: an array, or where PyTorch is in use a tensor; a module in evaluation."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(f, torch.nn.Module):
+        yield x.copy(), f
+    if torch is not None:
+        tensor, of = torch.tensor(x, device="cpu"), f
+        if isinstance(f, torch.nn.Module):
+            of = copy.deepcopy(f).eval()
+            for p in of.parameters():
+                if p.is_floating_point():
+                    tensor = tensor.to(p)
+                    break
+        yield tensor, torch.no_grad()(of)
 
 
 def _check_values(x: Array, y: Array, what: str, where: str = INSIDE) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 
 from padenet.core.extras import require
+from padenet.core.forms import FORMS, Form
 
 Array = np.ndarray
 STARTS_TRIED = 10  # for every free coefficient
@@ -49,35 +50,35 @@ class Problem:
         low, high = interval
         self.middle, self.half = (low + high) / 2, (high - low) / 2
         self.size = max(abs(low), abs(high))
-        self.m, self.free, self.form, self.q = m, np.array(powers, int), form, q
+        self.m, self.free, self.form, self.q = m, np.array(powers, int), FORMS[form], q
         t = x / self.size
         self.ends = low / self.size, high / self.size
-        self.powers = (np.abs(t) if form == "abs_terms" else t)[:, None] ** self.free
+        self.powers = (np.abs(t) if self.form.per_term else t)[:, None] ** self.free
         self.basis = chebyshev.chebvander((x - self.middle) / self.half, m) * weight[:, None]
         self.y, self.weight = y * weight, weight
         top = most * self.size ** self.free.astype(float)
-        bottom = np.zeros(len(top)) if form == "abs_terms" else -top
+        bottom = np.zeros(len(top)) if self.form.per_term else -top
         if least:
             bottom[-1] = least * self.size ** float(self.free[-1])
         self.bounds = bottom, top
 
     def denominator(self, p: Array) -> tuple[Array, Array]:
         """Q and dQ/dp."""
-        if self.form == "abs_terms":
+        if self.form.per_term:
             return 1 + self.powers @ np.abs(p), self.powers * np.where(p < 0, -1.0, 1.0)
         A = self.powers @ p
-        if self.form == "free":
+        if not self.form.around:
             return 1 + A, self.powers
         return self.q + np.abs(A), np.sign(A)[:, None] * self.powers
 
     def scaled(self, b: Array) -> Array:
         """p for the coefficients b, within the bounds."""
-        p = b[self.free - int(self.form != "offset")] * self.size**self.free
+        p = b[self.free - (1 - self.form.constant)] * self.size**self.free
         return np.clip(p, *self.bounds)
 
     def has_pole(self, p: Array) -> bool:
         """Whether Q of ``free`` has a root on the interval, or a pair of roots next to it."""
-        if self.form != "free" or not len(p):
+        if not self.form.has_poles or not len(p):
             return False
         c = np.zeros(self.free[-1] + 1)
         c[0], c[self.free] = 1.0, p
@@ -130,19 +131,19 @@ class Problem:
         for i in range(self.m):  # from powers of x - middle
             for j in reversed(range(i, self.m)):
                 a[j] -= self.middle * a[j + 1]
-        first = int(self.form != "offset")
+        first = 1 - self.form.constant
         b = np.zeros(self.free.max(initial=0) + 1)
-        if self.form in ("safe", "offset") and len(p) and p[-1] < 0:
+        if self.form.around and len(p) and p[-1] < 0:
             p = -p
         b[self.free] = p / self.size**self.free
         return a, b[first:]
 
 
-def strays(b: Array, form: str, interval: tuple[float, float]) -> bool:
+def strays(b: Array, form: Form, interval: tuple[float, float]) -> bool:
     """Whether A, or for ``free`` Q, has a zero beyond the interval, that at 0 left out."""
-    if form == "abs_terms" or not b.any():
+    if form.per_term or not b.any():
         return False
-    roots = np.roots(np.concatenate([b[::-1], [1.0] if form == "free" else []]))
+    roots = np.roots(np.concatenate([b[::-1], [1.0] if form.has_poles else []]))
     x = roots[(np.abs(roots.imag) <= 1e-6 * np.abs(roots)) & (roots != 0)].real
     return bool(((x < interval[0]) | (x > interval[1])).any())
 
@@ -204,7 +205,7 @@ def _starts(problem: Problem) -> Iterator[Array]:
     for p in (plain, linear, *random_starts(STARTS_TRIED * length, length)):
         p = p * problem.q
         bottom, top = problem.bounds
-        if problem.form == "abs_terms":
+        if problem.form.per_term:
             p = np.maximum(np.abs(p), 1e-8)
         elif length and bottom[-1] > 0 > p[-1]:
             p = -p  # the same Q
@@ -241,7 +242,7 @@ def _minimax(problem: Problem, p: Array) -> tuple[Array, Array]:
             r[points] / worst,
             J,
             slopes[spread] / Q[spread, None],
-            p if problem.form == "abs_terms" else None,
+            p if problem.form.per_term else None,
             worst,
             radius,
         )

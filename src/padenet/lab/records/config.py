@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from padenet.core.aims import AIMS
-from padenet.core.extras import unknown
 from padenet.core.forms import FORMS
+from padenet.core.names import unknown
 from padenet.core.starts import find_start
 from padenet.lab.records.fields import (
     ABOVE_0,

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from padenet.core.extras import unknown
+from padenet.core.names import unknown
 from padenet.lab.data import DATASETS, Dataset, Folder, load
 from padenet.lab.nets import NETS
 from padenet.lab.records.config import Config

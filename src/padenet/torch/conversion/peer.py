@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+from padenet.core.forms import FORMS
 from padenet.torch.nn import PAU
 
 VERSIONS: dict[str, dict[str, Any]] = {
@@ -58,7 +59,7 @@ def from_rational_activations(
                 "those of rational_activations are vectors."
             )
         like = {"dtype": a.dtype, "device": a.device, **VERSIONS[version], **options}
-        degrees = (len(a) - 1, len(b) - (like["form"] == "offset"))
+        degrees = FORMS[like["form"]].degrees(len(a), len(b))
         units[prefix] = unit((a, b), degrees=degrees, **like)
     if not units:
         raise ValueError(

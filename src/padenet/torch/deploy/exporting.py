@@ -163,7 +163,7 @@ def _divide(given: Values, n: int, spec: Spec) -> Values | None:
     leading = [row[n - 1 + spec.constant] for row in given.b]
     if not all(leading):
         return None
-    parts = leading if spec.form == "free" else [abs(v) for v in leading]
+    parts = leading if spec.has_poles else [abs(v) for v in leading]
     values = Values(
         tuple(tuple(v / d for v in row) for row, d in zip(given.a, parts, strict=True)),
         tuple(tuple(v / d for v in row) for row, d in zip(given.b, leading, strict=True)),
@@ -234,7 +234,7 @@ def _short(x: Tensor, a: Tensor, b: Tensor, plan: Plan, spec: Spec) -> Tensor:
     """F; where the plan has values, z stands behind those of ``a`` and q behind those of ``b``."""
     dtype = reference.compute_dtype(x)
     wide = x if x.dtype == dtype else x.to(dtype)
-    if spec.form == "abs_terms":
+    if spec.flags.per_term:
         b = b.abs()
     spread = [_spread(c, x, spec) for c in (a, b)]
     top, bottom = (
@@ -252,10 +252,10 @@ def _short(x: Tensor, a: Tensor, b: Tensor, plan: Plan, spec: Spec) -> Tensor:
     y = _horner(top[k:], inner, inner, 0)
     if n or spec.constant:
         z, outer = inner, wide
-        if spec.form == "abs_terms":
+        if spec.flags.per_term:
             z, outer = inner.abs(), wide.abs() if n > m else wide
         A = _horner(below, z, outer, n - m)
-        Q = (A.abs() if spec.form in ("safe", "offset") else A) + Q
+        Q = (A.abs() if spec.flags.around else A) + Q
     y = y if isinstance(Q, float) and Q == 1 else y / Q
     if zero is not None:
         y = y * (wide - zero)

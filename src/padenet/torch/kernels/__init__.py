@@ -5,7 +5,7 @@ A backend is a module with
     forward(x, a, b, key, spec) -> y
     backward(dy, x, a, b, key, spec) -> dx, da, db
 
-for the formula in ``padenet.torch.reference``. ``plain`` is the backend of last resort. ``key`` is
+for the formula in ``padenet.core.formula``. ``plain`` is the backend of last resort. ``key`` is
 the key of the noise or None.
 """
 
@@ -17,29 +17,36 @@ from types import ModuleType
 
 from torch import Tensor
 
+from padenet.core.native import missing, status
 from padenet.torch.kernels import gpu, native, plain
 
 
 @dataclass(frozen=True)
 class Backend:
     module: ModuleType
+    device: str | None  # the only one that it is for
     refuses: Callable[..., str | None]  # why it cannot take (x, a, b), or None
     status: Callable[[], str]  # what it is here, for ``backends()``
 
 
 BACKENDS = {
-    "native": Backend(native, native.refuses, native.status),
-    "gpu": Backend(gpu, gpu.refuses, gpu.status),
-    "plain": Backend(plain, lambda x, a, b: None, lambda: "plain PyTorch, any device"),
+    "native": Backend(native, "cpu", native.refuses, status),
+    "gpu": Backend(gpu, "cuda", gpu.refuses, gpu.status),
+    "plain": Backend(plain, None, lambda x, a, b: None, lambda: "plain PyTorch, any device"),
+}
+"""In the order in which they are asked."""
+
+_KERNELS = {
+    device: [(b.refuses, b.module) for b in BACKENDS.values() if b.device == device]
+    for device in ("cpu", "cuda")
 }
 
 
 def pick(x: Tensor, a: Tensor, b: Tensor) -> ModuleType:
     """The first backend that takes these tensors."""
-    if x.is_cuda:
-        return gpu if gpu.refuses(x, a, b) is None else plain
-    if native.refuses(x, a, b) is None:
-        return native
+    for refuses, kernel in _KERNELS["cuda" if x.is_cuda else "cpu"]:
+        if refuses(x, a, b) is None:
+            return kernel
     if x.is_cpu:
         _warn_if_missing()
     return plain
@@ -56,7 +63,7 @@ def backends() -> dict[str, str]:
 
 @cache
 def _warn_if_missing() -> None:
-    if reason := native.missing():
+    if reason := missing():
         warnings.warn(
             f"padenet runs on plain PyTorch, much slower than its C++ kernel: {reason}",
             RuntimeWarning,

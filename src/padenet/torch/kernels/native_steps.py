@@ -13,16 +13,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from padenet.core.native import call, missing
 from padenet.torch import trust
 from padenet.torch.kernels.layout import is_dense
-from padenet.torch.kernels.native import (
-    DTYPES,
-    FORM_NUMBERS,
-    call,
-    missing,
-    refuses,
-    thread_count,
-)
+from padenet.torch.kernels.native import DTYPES, refuses, thread_count
 
 _HOLD = struct.Struct("=11Q7q4dq")
 _SHORTEN = struct.Struct("=2Q2q3d")
@@ -47,7 +41,7 @@ class Rows:
             b.shape[1],
             grid.weight.numel(),
             DTYPES[a.dtype],
-            FORM_NUMBERS[spec.form],
+            spec.flags.code,
             trust.CUTS,
             spec.q,
             most,

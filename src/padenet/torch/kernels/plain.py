@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from padenet.core.forms import Spec
+from padenet.core.formula import edge
 from padenet.torch import reference
 from padenet.torch.kernels.layout import memory_order
 
@@ -75,7 +76,7 @@ def _limit(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> f
         return None
     a, b = (c.detach().to(reference.compute_dtype(x)) for c in (a, b))
     d = [torch.zeros_like(a[..., 0])] * (1 - spec.constant) + list(b.unbind(-1))
-    limit = float(reference.edge(a.unbind(-1), d, spec).min())
+    limit = float(edge(torch, a.unbind(-1), d, spec.q).min())
     return None if limit < 0 else limit
 
 
@@ -121,7 +122,7 @@ class _Pieces:
         self.buffers, self.room = buffers, units.x.new_empty(0, dtype=units.dtype)
         self.a = [c[:, None] for c in units.a.unbind(1)]
         self.d = [c[:, None] for c in units.b.unbind(1)]
-        if spec.form == "abs_terms":
+        if spec.flags.per_term:
             self.d = [c.abs() for c in self.d]
         if not spec.constant:
             self.d.insert(0, torch.zeros_like(self.a[0]))
@@ -131,8 +132,8 @@ class _Pieces:
     def forward(self, piece: Piece) -> None:
         (x, P, A), far = self._take(piece, self.units.x)
         _horner(self.a, x, P)
-        _horner(self.d, x.abs() if self.spec.form == "abs_terms" else x, A)
-        if self.spec.form in ("safe", "offset"):
+        _horner(self.d, x.abs() if self.spec.flags.per_term else x, A)
+        if self.spec.flags.around:
             A.abs_()
         F = P.div_(A.add_(self.spec.q))
         if far is not None:
@@ -140,19 +141,19 @@ class _Pieces:
         self._put(piece, F)
 
     def backward(self, piece: Piece, dy: Tensor) -> None:
-        form = self.spec.form
+        flags = self.spec.flags
         (x, g, P, dP, A, dA, s, z), far = self._take(piece, self.units.x, dy)
-        z = torch.abs(x, out=z) if form == "abs_terms" else x
+        z = torch.abs(x, out=z) if flags.per_term else x
         dP = _horner(self.a, x, P, dP)
         dA = _horner(self.d, z, A, dA)
-        if form in ("safe", "offset"):
+        if flags.around:
             torch.sign(A, out=s)
             A.abs_()
-        elif form == "abs_terms":
+        elif flags.per_term:
             torch.sign(x, out=s)
         r = A.add_(self.spec.q).reciprocal_()
         F = P.mul_(r)  # times s where there is one, from here on
-        if form != "free":
+        if flags.around or flags.per_term:
             F.mul_(s)
         slope = torch.addcmul(dP, dA, F, value=-1, out=s)
         if self.units.dtype == torch.float64:  # g r may underflow where the products do not
@@ -166,7 +167,7 @@ class _Pieces:
         da = [ga.sum(1), *(ga.mul_(x).sum(1) for _ in self.a[1:])]
         db = [gb.sum(1)] if self.spec.constant else []
         db += [gb.mul_(z if k else x).sum(1) for k in range(len(self.d) - 1)]
-        if form == "abs_terms":
+        if flags.per_term:
             db = [
                 torch.where(b == 0, 0, b.sign() * v)
                 for b, v in zip(self.units.b.T, db, strict=True)

@@ -204,7 +204,7 @@ def _least(unit: PAU) -> Tensor:
     """What b_n of each group is kept beyond, with its sign; 0 where it may be anything, or is
     frozen."""
     b = starting_coefficients(unit.init, unit.degrees, unit.spec, unit.aim)[1]
-    if not (unit.degrees[1] and unit.form in ("safe", "offset") and unit.b.requires_grad):
+    if not (unit.degrees[1] and unit.spec.flags.around and unit.b.requires_grad):
         return torch.zeros(unit.groups, dtype=torch.float64)
     return (trust.FLOOR * b[..., -1]).expand(unit.groups).contiguous()
 

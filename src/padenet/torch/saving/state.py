@@ -24,7 +24,7 @@ def describe(degrees: tuple[int, int], spec: Spec, groups: int) -> dict[str, Any
     """What must be the same where coefficients are loaded; arguments that have no effect are
     left out."""
     kind = {"form": spec.form, "degrees": list(degrees), "groups": groups}
-    if spec.form in ("safe", "offset"):
+    if spec.flags.around:
         kind["q"] = spec.q
     if groups > 1:
         kind["channel_dim"] = spec.channel_dim

@@ -105,7 +105,7 @@ def draw_unit(
         ax.plot([], [], color=BLUE, alpha=0.5, linewidth=0.6, label="groups")
     label = "unit" if len(curves) == 1 else "median of the groups"
     ax.plot(x, np.median(curves, 0), color=BLUE, linewidth=1.6, label=label, zorder=3)
-    if len(curves) > 1 or unit.form == "free":
+    if len(curves) > 1 or unit.spec.has_poles:
         ax.set_ylim(find_height(curves))
 
 
@@ -116,7 +116,7 @@ def values(unit: PAU, a: torch.Tensor, b: torch.Tensor, x: np.ndarray) -> np.nda
     rows = torch.as_tensor(x).expand(len(a) if a.ndim == 2 else 1, -1).contiguous()
     spec = unit.spec._replace(channel_dim=0)
     y = apply(rows, a, b, None, spec).numpy()
-    if unit.form == "free":  # the two sides of a pole are not joined
+    if unit.spec.has_poles:  # the two sides of a pole are not joined
         powers = np.arange(1, b.shape[-1] + 1)
         Q = 1 + (x[:, None] ** powers) @ np.atleast_2d(b.numpy()).T
         crossed = np.diff(np.sign(Q.T), axis=1, append=np.sign(Q.T[:, -1:])) != 0

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from padenet.core.aims import find_aim
+from padenet.core.forms import FORMS
 from padenet.core.starts import STARTS, STARTS_BY_AIM, Start
 from padenet.torch.deploy.exporting import count_operations
 from padenet.torch.nn import PAU
@@ -99,7 +100,7 @@ def _units_in(checkpoint: Any, source: str, form: str, q: float) -> dict[str, PA
             a, b = a.flatten(), b.flatten()
         known = {k: kind[k] for k in ("form", "q") if k in kind}
         options: Any = known or {"form": form, "q": q}
-        degrees = (a.shape[-1] - 1, b.shape[-1] - (options["form"] == "offset"))
+        degrees = FORMS[options["form"]].degrees(a.shape[-1], b.shape[-1])
         units[name] = PAU((a, b), degrees=degrees, groups=groups, dtype=torch.float64, **options)
     if not units:
         raise ValueError(

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from padenet.core.aims import AIMS, reach
-from padenet.core.fitting import TARGETS, Fit
-from padenet.core.fitting.samples import check_interval
-from padenet.torch.functional import rational
+from padenet.core.arrays import evaluate
+from padenet.core.fitting import Fit
+from padenet.core.fitting.samples import call, check_interval
+from padenet.core.forms import Spec
+from padenet.core.targets import TARGETS
 from padenet.torch.seeing.finding import stored_starts
 from padenet.torch.seeing.style import BLACK, BLUE, GREY, ORANGE, PALE, new_figure, new_grid, tidy
 
@@ -32,7 +33,7 @@ def plot_fit(
     span = reach(found.interval) if beyond else found.interval
     if callable(target):
         x = np.linspace(*span, POINTS)
-        y = _at(target, x)
+        y = call(target, x)
     else:
         x, y = (np.asarray(v, float) for v in target)
         inside = (x >= found.interval[0]) & (x <= found.interval[1])
@@ -77,7 +78,7 @@ def plot_starts(
     figure, panels = new_grid(len(starts), columns)
     for start, ax in zip(starts, panels, strict=True):
         ax.plot(x, _values(start, x), color=BLUE, linewidth=1.8, label="start, F(x)")
-        target = _at(TARGETS[start.target], x)
+        target = TARGETS[start.target](x)
         ax.plot(x, target, color=BLACK, linewidth=1.1, linestyle=DASHED, label="activation")
         _shade_outside(ax, start.interval, (low, high))
         errors = f"{start.aim}   rms {start.rms:.1e}   to ±10 {start.errors.to_10:.1e}"
@@ -97,11 +98,5 @@ def _shade_outside(ax: "Axes", interval: tuple[float, float], span: tuple[float,
             ax.axvspan(low, high, color=PALE, alpha=0.35, linewidth=0, zorder=0)
 
 
-def _at(f: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
-    return torch.as_tensor(f(torch.as_tensor(x))).detach().cpu().double().numpy()
-
-
 def _values(near: Any, x: np.ndarray) -> np.ndarray:
-    a, b = (torch.tensor(c, dtype=torch.float64) for c in (near.a, near.b))
-    y = rational(torch.as_tensor(x), a, b, form=near.form, q=getattr(near, "q", 1.0))
-    return y.numpy()
+    return evaluate(x, near.a, near.b, Spec(near.form, getattr(near, "q", 1.0)))

@@ -12,6 +12,7 @@ from torch import nn
 from padenet.core.extras import require
 from padenet.core.files import replacing
 from padenet.core.fitting.samples import check_interval
+from padenet.core.forms import FORMS
 from padenet.torch.nn import PAU, RPAU
 from padenet.torch.seeing.drawing import POINTS, add_legend, find_height, plot, values
 from padenet.torch.seeing.finding import Units, find_units
@@ -37,7 +38,7 @@ class _Kind(NamedTuple):
 
     def make(self, a: np.ndarray, b: np.ndarray) -> PAU:
         options = {k: v for k, v in self._asdict().items() if v is not None}
-        degrees = (a.shape[-1] - 1, b.shape[-1] - (self.form == "offset"))
+        degrees = FORMS[self.form].degrees(a.shape[-1], b.shape[-1])
         pair = (torch.tensor(a), torch.tensor(b))
         unit = PAU if self.alpha is None else RPAU
         return unit(pair, degrees=degrees, dtype=torch.float64, **options)

@@ -8,7 +8,7 @@ differ from the rest in one thing, which docs/stability.md explains: they are st
 from collections.abc import Callable
 from dataclasses import replace
 
-from padenet.core.extras import unknown
+from padenet.core.names import unknown
 from padenet.lab.data import DATASETS
 from padenet.lab.records.config import UNITS, Config
 from padenet.torch.trust import MOST

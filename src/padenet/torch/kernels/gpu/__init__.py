@@ -18,13 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from padenet.core.forms import FORMS, Spec
+from padenet.core.forms import Spec
 from padenet.torch.kernels.gpu.plan import FLAT, LANES, Plan, plan_for, power_of_two
 from padenet.torch.kernels.layout import is_one_number, memory_order, same_layout
 
 OLDEST = 3, 5  # of Triton: before, it lacks some of what the kernels say
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-_FORMS = {form: i for i, form in enumerate(FORMS)}
 
 
 @cache
@@ -144,7 +143,7 @@ def _launch(
     spec: Spec,
     *flags: int,
 ) -> None:
-    form, q, _, alpha = spec
+    q, alpha, constant = spec.q, spec.alpha, spec.constant
     seed, seed_ptr = 0, None
     if key is not None:
         seed, seed_ptr = (int(key), None) if key.is_cpu else (0, key)
@@ -153,12 +152,12 @@ def _launch(
     for p in pointers:
         bits |= p
     aligned = None if bits & 15 == 0 else tuple(p & 15 == 0 for p in pointers)
-    variant = form, a.size(-1), b.size(-1), a.dtype, aligned, seed_ptr is None, flags
+    variant = spec.form, a.size(-1), b.size(-1), a.dtype, aligned, seed_ptr is None, flags
     ready = plan.ready.get(variant)
     if ready is not None:
         return _run(plan.device, ready, pointers, seed_ptr, seed, q, alpha)
-    m, n = a.size(-1) - 1, b.size(-1) - (form == "offset")
-    numbers = *plan.numbers, _FORMS[form], m, n, *plan.shape, _nvidia(plan.device.index), *flags
+    m, n = a.size(-1) - 1, b.size(-1) - constant
+    numbers = *plan.numbers, spec.flags.code, m, n, *plan.shape, _nvidia(plan.device.index), *flags
     arguments = *tensors, seed_ptr, seed, q, alpha, *numbers
     _compile(plan.kernel, plan, variant, plan.grid, arguments, numbers)
 
@@ -178,8 +177,8 @@ def _launch_total(
         units = max(1, 4 // columns)  # four numbers are the least that memory hands over
         rows = max(1, 8192 // (units * columns))
     numbers = (
-        plan.slots // groups, chunks, groups, span, _FORMS[spec.form], a.size(-1) - 1,
-        b.size(-1) - (spec.form == "offset"), layout, rows, units, columns,
+        plan.slots // groups, chunks, groups, span, spec.flags.code, a.size(-1) - 1,
+        b.size(-1) - spec.constant, layout, rows, units, columns,
         _early(b.get_device()),
     )  # fmt: skip
     grid = -(-groups // units), a.size(-1) + b.size(-1), 1

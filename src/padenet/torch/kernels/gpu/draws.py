@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from padenet.torch.kernels.gpu.formula import OFFSET
+from padenet.torch.kernels.gpu.formula import HAS_B0
 
 
 @triton.jit
@@ -30,7 +30,7 @@ def _with_noise(
     if NOISE == 2:
         place = index % (middle * minor)
         index += place % minor * middle + place // minor - place
-    CONSTANT: tl.constexpr = FORM == OFFSET
+    CONSTANT: tl.constexpr = FORM // HAS_B0
     u, v = (), (() if CONSTANT else (d[0],))
     w0, w1, w2, w3 = _philox(seed, index, 0)
     for i in tl.static_range(M + 1 + N + CONSTANT):

@@ -9,7 +9,8 @@ import triton.language as tl
 from padenet.torch.kernels.gpu.tiles import LANES
 from padenet.torch.kernels.gpu.words import part
 
-ABS_TERMS, FREE, OFFSET = (tl.constexpr(i) for i in (1, 2, 3))  # places in padenet.core.forms.FORMS
+PER_TERM, AROUND, HAS_B0 = (tl.constexpr(i) for i in (1, 2, 4))  # bits of FORM: core/forms.py
+ABSOLUTE = tl.constexpr(3)  # either of the first two
 
 
 @triton.jit
@@ -18,7 +19,7 @@ def coefficients(
     LAYOUT: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """a and d of the unit; in LANES rows of those of every column, a set for each part."""
-    CONSTANT: tl.constexpr = FORM == OFFSET
+    CONSTANT: tl.constexpr = FORM // HAS_B0
     a, d = (), ()
     for half in tl.static_range(PARTS if LAYOUT == LANES else 1):
         if LAYOUT == LANES:
@@ -32,7 +33,7 @@ def coefficients(
             d = d + (0.0,)
         for k in tl.static_range(N + CONSTANT):
             b = tl.load(b_ptr + which * (N + CONSTANT) + k).to(tl.float32)
-            if FORM == ABS_TERMS:
+            if PER_TERM & FORM:
                 b = tl.abs(b)
             elif CONSTANT and k == 0:
                 b += 0.0  # not -0: see ``horner``
@@ -53,12 +54,12 @@ def in_threads(
     if LAYOUT == LANES or NOISE > 0 or M == 0 or N == 0:
         return a, d
     else:
-        CONSTANT: tl.constexpr = FORM == OFFSET
+        CONSTANT: tl.constexpr = FORM // HAS_B0
         lane = tl.arange(0, DEEP)[:, None] + tl.arange(0, WIDE)[None, :]
         zero = tl.where(numel < 0, lane, 0)  # which the compiler cannot know
         top_a = tl.load(a_ptr + (unit * (M + 1) + M + zero)).to(tl.float32)
         top_d = tl.load(b_ptr + (unit * (N + CONSTANT) + N + CONSTANT - 1 + zero)).to(tl.float32)
-        if FORM == ABS_TERMS:
+        if PER_TERM & FORM:
             top_d = tl.abs(top_d)
         return pick_set(a, 0, M) + (top_a,), pick_set(d, 0, N) + (top_d,)
 
@@ -151,7 +152,7 @@ def polynomials(x, a, d, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, O
     their own, k c_k; where they would take registers, they are made from the polynomial's steps.
     """
     P, dP = horner(x, a, M, ONE)
-    A, dA = horner(tl.abs(x) if FORM == ABS_TERMS else x, d, N, ONE)
+    A, dA = horner(tl.abs(x) if PER_TERM & FORM else x, d, N, ONE)
     return P, dP, A, dA
 
 
@@ -174,7 +175,7 @@ def horner(x, c, DEGREE: tl.constexpr, OWN: tl.constexpr):
 
 @triton.jit
 def denominator(A, q, FORM: tl.constexpr):
-    return q + (A if FORM == FREE or FORM == ABS_TERMS else tl.abs(A))
+    return q + (tl.abs(A) if AROUND & FORM else A)
 
 
 @triton.jit

@@ -74,14 +74,14 @@ def forward(x: Tensor, a: Tensor, b: Tensor, spec: Spec) -> Tensor:
     first = 1 - spec.constant  # the power that bottom[0] multiplies
     steps = _steps(u.reciprocal(), top, bottom, degree, first)
     P = torch.where(is_far, _ascend(top, steps), _horner(top, u))
-    if spec.form == "free":
-        one = [1.0, *bottom]
+    if spec.has_poles:
+        one = [spec.q + bottom[0], *bottom[1:]] if spec.constant else [spec.q, *bottom]
         Q = torch.where(is_far, _ascend(one, steps, keep_sign=True), _horner(one, u))
         return (P / Q).to(x.dtype)
 
     Q = q = torch.where(is_far, _ascend([spec.q], steps), spec.q)
     if bottom:
-        if spec.form == "abs_terms":
+        if spec.flags.per_term:
             bottom = [c.abs() for c in bottom]
             u, steps = u.abs(), [t.abs() for t in steps]
         near = _horner(bottom, u) * u if first else _horner(bottom, u)

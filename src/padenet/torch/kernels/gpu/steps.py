@@ -17,6 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from padenet.torch import trust
+from padenet.torch.kernels.gpu.formula import AROUND, PER_TERM
 from padenet.torch.kernels.gpu.plan import power_of_two
 from padenet.torch.kernels.layout import is_dense
 
@@ -34,13 +35,13 @@ KINDS = {
 
 
 @triton.jit
-def _denominator(b, XB, q, ABS_TERMS: tl.constexpr, FREE: tl.constexpr):
-    if ABS_TERMS:
+def _denominator(b, XB, q, FORM: tl.constexpr):
+    if PER_TERM & FORM:
         return 1 + tl.sum(tl.abs(b[:, None] * XB), 0)
     A = tl.sum(b[:, None] * XB, 0)
-    if FREE:
-        return 1 + A
-    return q + tl.abs(A)
+    if AROUND & FORM:
+        return q + tl.abs(A)
+    return 1 + A
 
 
 @triton.jit
@@ -48,7 +49,7 @@ def _hold(
     addresses, old_a, old_b, least, grid_a, grid_b, weights, inside, steps, held, since, q, most,
     COUNT_A: tl.constexpr, COUNT_B: tl.constexpr, SIZE_A: tl.constexpr, SIZE_B: tl.constexpr,
     POINTS: tl.constexpr, CUTS: tl.constexpr, LEAST_CUT: tl.constexpr, AT_MOST: tl.constexpr,
-    ABS_TERMS: tl.constexpr, FREE: tl.constexpr,
+    FORM: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     kind: tl.constexpr = tl.pointer_type(old_a.dtype.element_ty)
@@ -63,7 +64,7 @@ def _hold(
     XA = tl.load(grid_a + i[:, None] * POINTS + g[None, :], some[:, None], 0.0)
     XB = tl.load(grid_b + j[:, None] * POINTS + g[None, :], few[:, None], 0.0)
     w = tl.load(weights + g)
-    P, Q = tl.sum(a[:, None] * XA, 0), _denominator(b, XB, q, ABS_TERMS, FREE)
+    P, Q = tl.sum(a[:, None] * XA, 0), _denominator(b, XB, q, FORM)
     F = P / Q
     rate_a = tl.max((w / tl.abs(Q))[None, :] * tl.abs(XA), 1)
     rate_b = tl.max((w * tl.abs(F / Q))[None, :] * tl.abs(XB), 1)
@@ -72,7 +73,7 @@ def _hold(
     t = most * 0 + 1.0
     over = t > 2
     for _ in tl.static_range(CUTS):
-        moved = (P + t * dP) / _denominator(b + t * db, XB, q, ABS_TERMS, FREE) - F
+        moved = (P + t * dP) / _denominator(b + t * db, XB, q, FORM) - F
         wrong = tl.max(tl.where(tl.abs(moved) < float("inf"), 0, 1), 0) > 0
         move = tl.max(w * tl.abs(moved), 0)
         over = wrong | (move > most)
@@ -131,7 +132,7 @@ class Rows:
         self.constants = {
             "POINTS": grid.weight.numel(), "CUTS": trust.CUTS, "LEAST_CUT": trust.LEAST_CUT,
             "AT_MOST": trust.AT_MOST,
-            "ABS_TERMS": spec.form == "abs_terms", "FREE": spec.form == "free", "num_warps": 4,
+            "FORM": spec.flags.code, "num_warps": 4,
         }  # fmt: skip
         self.where = addresses, *old
         self.rest = least, *grid, *counts, spec.q, most

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from padenet.torch.kernels.gpu.formula import ABS_TERMS, OFFSET, pick_set, product
+from padenet.torch.kernels.gpu.formula import HAS_B0, PER_TERM, pick_set, product
 from padenet.torch.kernels.gpu.tiles import LANES
 
 
@@ -14,7 +14,7 @@ def added(
 ):  # fmt: skip
     """Set ``which`` of sums plus dy dF/da_j = g x^j, then -dy dF/db_k, for "abs_terms" without b's
     sign: g x^k times F and the sign of A, or |x|^k in place of x^k."""
-    CONSTANT: tl.constexpr = FORM == OFFSET
+    CONSTANT: tl.constexpr = FORM // HAS_B0
     K: tl.constexpr = M + 1 + N + CONSTANT
     s = pick_set(sums, which, K)
     a, b = (s[0] + g,), ()
@@ -28,7 +28,7 @@ def added(
             if k <= M:
                 a = a + (s[k] + g,)
             if k <= N:
-                b = b + ((F if FORM == ABS_TERMS and k % 2 == 0 else sF) * g + s[M + k + CONSTANT],)
+                b = b + ((F if PER_TERM & FORM and k % 2 == 0 else sF) * g + s[M + k + CONSTANT],)
     out = ()
     for i in tl.static_range(SETS):
         out = out + (a + b if i == which else pick_set(sums, i, K))
@@ -77,6 +77,6 @@ def reduced(sums, LAYOUT: tl.constexpr, K: tl.constexpr, SETS: tl.constexpr):
 @triton.jit
 def without_constant(db, FORM: tl.constexpr, N: tl.constexpr):
     out = ()
-    for k in tl.static_range(0 if FORM == OFFSET else 1, N + 1):
+    for k in tl.static_range(1 - FORM // HAS_B0, N + 1):
         out = out + (db[k],)
     return out

@@ -37,9 +37,9 @@ import triton.language as tl
 from padenet.torch.kernels.gpu.draws import noisy
 from padenet.torch.kernels.gpu.far import evaluate
 from padenet.torch.kernels.gpu.formula import (
-    ABS_TERMS,
-    FREE,
-    OFFSET,
+    ABSOLUTE,
+    HAS_B0,
+    PER_TERM,
     coefficients,
     denominator,
     exceeds,
@@ -211,7 +211,7 @@ def backward(
 
     EARLY: ``total`` may be launched before the last programs are through; it waits for them.
     """
-    K: tl.constexpr = M + 1 + N + (FORM == OFFSET)
+    K: tl.constexpr = M + 1 + N + FORM // HAS_B0
     DEEP: tl.constexpr = ROWS // 4 if LAYOUT == LANES else ROWS
     WIDE: tl.constexpr = COLS if LAYOUT == LANES else COLS // 4
     SETS: tl.constexpr = PARTS if LAYOUT == LANES else 1
@@ -335,9 +335,9 @@ def _backward_tile(
         P, dP, A, dA = polynomials(x, u, v, FORM, M, N, LAYOUT != LANES and NOISE == 0)
         r = reciprocal(denominator(A, q, FORM), NVIDIA)
         F = P * r
-        if FORM == FREE:
+        if ABSOLUTE & FORM == 0:
             sF = F
-        elif FORM == ABS_TERMS:
+        elif PER_TERM & FORM:
             sF = times_sign(F, x)
         else:
             sF = P * with_sign(r, A, NVIDIA, ONE_Q)

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from padenet.torch.kernels.gpu.formula import ABS_TERMS, OFFSET
+from padenet.torch.kernels.gpu.formula import HAS_B0, PER_TERM
 from padenet.torch.kernels.gpu.tiles import LANES
 from padenet.torch.kernels.gpu.words import narrow
 
@@ -46,8 +46,8 @@ def write_sum(
     if i <= M:
         tl.store(da_ptr + unit * (M + 1) + i, _narrow_sum(sum, da_ptr), here)
     else:
-        at = unit * (N + (FORM == OFFSET)) + i - M - 1
-        if FORM == ABS_TERMS:
+        at = unit * (N + FORM // HAS_B0) + i - M - 1
+        if PER_TERM & FORM:
             b = tl.load(b_ptr + at, here)
             sum = tl.where(b > 0, sum, tl.where(b < 0, -sum, tl.where(b == 0, 0.0, b)))
         tl.store(db_ptr + at, _narrow_sum(-sum, db_ptr), here)

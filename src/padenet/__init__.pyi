@@ -1,0 +1,30 @@
+from padenet.core.facts import Facts as Facts
+from padenet.core.facts import describe as describe
+from padenet.core.fitting import Fit as Fit
+from padenet.core.fitting import fit as fit
+from padenet.core.fitting import gain as gain
+from padenet.core.fitting.series import pade as pade
+from padenet.torch.conversion.acts import register_act2fn as register_act2fn
+from padenet.torch.conversion.model import convert as convert
+from padenet.torch.conversion.peer import from_rational_activations as from_rational_activations
+from padenet.torch.conversion.report import Left as Left
+from padenet.torch.conversion.report import Replaced as Replaced
+from padenet.torch.conversion.report import Report as Report
+from padenet.torch.deploy.frozen import freeze as freeze
+from padenet.torch.functional import rational as rational
+from padenet.torch.kernels import backends as backends
+from padenet.torch.nn import PAU as PAU
+from padenet.torch.nn import RPAU as RPAU
+from padenet.torch.optim.groups import param_groups as param_groups
+from padenet.torch.optim.stabilizer import Stabilizer as Stabilizer
+from padenet.torch.optim.stabilizer import stabilize as stabilize
+from padenet.torch.pruning.model import apply_pruning as apply_pruning
+from padenet.torch.pruning.model import prune as prune
+from padenet.torch.pruning.record import Pruning as Pruning
+from padenet.torch.registry import make_activation as make_activation
+from padenet.torch.saving.loading import load as load
+from padenet.torch.seeing.drawing import plot as plot
+from padenet.torch.seeing.history import History as History
+from padenet.torch.seeing.inputs import InputHistogram as InputHistogram
+
+__version__: str
