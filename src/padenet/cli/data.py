@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from padenet.core.extras import require
+from padenet.core import require
 
 if TYPE_CHECKING:
     from padenet.lab.data import DatasetSpec

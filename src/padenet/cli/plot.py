@@ -25,9 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from padenet.torch.seeing.drawing import plot
-    from padenet.torch.seeing.finding import STORED
-    from padenet.torch.seeing.fits import plot_starts
+    from padenet import plot
+    from padenet.torch import STORED, plot_starts
     from padenet.torch.seeing.style import save
 
     options: dict[str, Any] = {"columns": args.columns} if args.columns else {}

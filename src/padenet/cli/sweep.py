@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from padenet.cli.options import add_execution, add_record, given, make_execution
-from padenet.core.extras import require
+from padenet.core import require
 
 if TYPE_CHECKING:
     from padenet.lab.sweep.outcome import OnEnd

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal, overload
 
-from padenet.core.names import unknown
+from padenet.core import unknown
 from padenet.lab.data.local import PathLike, data_home, difference, find
 from padenet.lab.data.sets import Dataset, Folder, in_memory
 from padenet.lab.data.sources import LocalCopy, Source

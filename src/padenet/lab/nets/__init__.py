@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from padenet.core.names import unknown
+from padenet.core import unknown
 from padenet.lab.nets.blocks import ActivationMaker, Images, named
 from padenet.lab.nets.densenet import densenet121
 from padenet.lab.nets.lenet import lenet

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from padenet.torch.registry import make_activation
+from padenet import make_activation
 
 
 class ActivationMaker:

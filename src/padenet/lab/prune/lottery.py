@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from padenet import Pruning, apply_pruning, prune
 from padenet.lab.data import Dataset, Folder
 from padenet.lab.nets import NETS
 from padenet.lab.prune.costs import measure_costs
@@ -27,7 +28,7 @@ from padenet.lab.run.execution import Execution
 from padenet.lab.run.learning.model import build_net
 from padenet.lab.run.ranks import Ranks
 from padenet.lab.run.run import Progress, load_once, read_pruning, train
-from padenet.torch.pruning import Pruning, apply_pruning, percent, prune
+from padenet.torch import percent
 
 FRACTIONS = (10.0, 20.0, 30.0, 40.0, 50.0, 60.0)
 """Percent of the filters of the whole net, as the paper."""

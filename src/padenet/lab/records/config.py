@@ -5,10 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from padenet.core.aims import AIMS
-from padenet.core.forms import FORMS
-from padenet.core.names import unknown
-from padenet.core.starts import find_start
+from padenet.core import AIMS, FORMS, find_start, unknown
 from padenet.lab.records.fields import (
     ABOVE_0,
     COUNT,

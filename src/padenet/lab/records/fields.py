@@ -10,7 +10,7 @@ from functools import cache
 from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from padenet.core.names import unknown
+from padenet.core import unknown
 
 INFINITY = float("inf")  # excluded by every range, as is nan
 TRUTH = {"true": True, "false": False}

@@ -15,7 +15,7 @@ Data flow one way: a report reads records and never changes them, and knows noth
 
 from pathlib import Path
 
-from padenet.core.files import replacing
+from padenet.core import replacing
 from padenet.lab.records.packing import read_sources
 from padenet.lab.records.run import Run
 from padenet.lab.report.cells import Cell, collect

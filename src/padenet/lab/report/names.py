@@ -3,7 +3,7 @@
 from collections import Counter
 
 from padenet.lab.data import DATASETS
-from padenet.torch.registry import ACTIVATIONS
+from padenet.torch import ACTIVATIONS
 
 NETS = {
     "lenet": "LeNet",

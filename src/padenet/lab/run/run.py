@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 
-from padenet.core.names import unknown
+from padenet import Pruning
+from padenet.core import unknown
 from padenet.lab.data import DATASETS, Dataset, Folder, load
 from padenet.lab.nets import NETS
 from padenet.lab.records.config import Config
@@ -29,8 +30,7 @@ from padenet.lab.run.learning.learner import Learner
 from padenet.lab.run.machine import describe_machine
 from padenet.lab.run.ranks import Ranks
 from padenet.lab.run.user_code import import_modules
-from padenet.torch.pruning import Pruning
-from padenet.torch.registry import ACTIVATIONS
+from padenet.torch import ACTIVATIONS
 
 WRITE_EVERY = 1.0  # seconds between checkpoints, at least: epochs may be shorter
 COMPILERS = ("torch._dynamo", "torch._inductor")

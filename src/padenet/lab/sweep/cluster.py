@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from padenet.core.extras import require
+from padenet.core import require
 from padenet.lab.records.config import Config
 from padenet.lab.run.execution import Execution
 from padenet.lab.run.machine import count_cores

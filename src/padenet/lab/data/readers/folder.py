@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from padenet.core.extras import require
+from padenet.core import require
 from padenet.lab.data.order import Draw
 
 EXTENSIONS = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".ppm")

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from padenet.core.files import replacing
+from padenet.core import replacing
 
 
 @contextmanager

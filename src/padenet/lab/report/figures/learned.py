@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from padenet import PAU, RPAU
+from padenet import PAU, RPAU, plot
 from padenet.lab.records.run import Run
 from padenet.lab.report.cells import Cell, status
 from padenet.lab.report.figures.picture import Picture, file_name
 from padenet.lab.report.names import COLOURS, title
 from padenet.lab.report.pruned import fraction_of
-from padenet.torch.seeing.drawing import band_scale, plot
+from padenet.torch import band_scale
 from padenet.torch.seeing.style import new_grid, tidy, wrap
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from padenet.core.extras import require
+from padenet.core import require
 from padenet.lab.report.cells import Cell, Key, Summary
 from padenet.lab.report.names import UNITS
 from padenet.lab.report.tables.table import DIGITS

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from padenet import PAU, Stabilizer, stabilize
+from padenet import PAU, Pruning, Stabilizer, apply_pruning, stabilize
 from padenet.lab.data import Dataset, Folder, augment, normalise
 from padenet.lab.records.config import Config
 from padenet.lab.run.learning.batches import Batches, Ticket, make_batches
@@ -19,9 +19,7 @@ from padenet.lab.run.learning.graphs import Graphed
 from padenet.lab.run.learning.model import build_net, compiled
 from padenet.lab.run.learning.optimizer import load_state, make_optimizers, moments, state_of
 from padenet.lab.run.ranks import Ranks
-from padenet.torch.baselines import APL
-from padenet.torch.pruning import Pruning, apply_pruning
-from padenet.torch.registry import find_activations
+from padenet.torch import APL, find_activations
 
 FAR = 3.0
 LEARNED_SHOWN = 16  # activations with at most so many parameters have them in the metrics

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from padenet.core.names import unknown
+from padenet.core import unknown
 from padenet.lab.records.config import Config
 from padenet.lab.run.user_code import made_by
 from padenet.lab.sweep.recipes import RECIPES

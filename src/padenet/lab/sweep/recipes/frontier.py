@@ -6,10 +6,9 @@ activation itself, and a unit that starts as it, with the same seeds and the sta
 
 from dataclasses import replace
 
-from padenet.core.aims import AIMS
-from padenet.core.starts import STARTS
+from padenet.core import AIMS, STARTS
 from padenet.lab.records.config import Config, OptimizerName
-from padenet.torch.trust import MOST
+from padenet.torch import MOST
 
 ACTIVATIONS = {  # and the starts that replace them
     "relu": "relu",

@@ -8,10 +8,10 @@ differ from the rest in one thing, which docs/stability.md explains: they are st
 from collections.abc import Callable
 from dataclasses import replace
 
-from padenet.core.names import unknown
+from padenet.core import unknown
 from padenet.lab.data import DATASETS
 from padenet.lab.records.config import UNITS, Config
-from padenet.torch.trust import MOST
+from padenet.torch import MOST
 
 
 def stabilized(config: Config, coefficient_lr: float | None = None) -> Config:
