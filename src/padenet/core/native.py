@@ -15,7 +15,6 @@ _ABI = 4
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 """Known to the library, by their places."""
 
-_CODES = {name: form.code for name, form in FORMS.items()}
 _PROBLEM = struct.Struct("=7Q13qQ2d")
 _DIM = struct.Struct("=2q")
 _REINSTALL = "Reinstall padenet: pip install --force-reinstall --no-deps padenet (or its folder)."
@@ -101,7 +100,7 @@ def run(
         *addresses,
         *sizes,
         *dtypes,
-        _CODES[form],
+        FORMS[form].code,
         *degrees,
         1 if _forked else threads,
         one_number,
