@@ -38,7 +38,7 @@ from padenet.lab.data import Dataset, load
 from padenet.lab.nets.blocks import named
 from padenet.lab.run.machine import describe_machine
 from padenet.lab.sweep.recipes.frontier import ACTIVATIONS, DECAY
-from padenet.torch.seeing.style import GREY, new_figure, save
+from padenet.torch import GREY, new_figure, save_figure
 
 NAMES = {"relu": "ReLU", "gelu": "GELU", "tanh": "tanh", "swish": "SiLU"}
 COLORS = {"relu": "#0072B2", "gelu": "#D55E00", "tanh": "#009E73", "swish": "#CC79A7"}
@@ -327,7 +327,7 @@ def draw(pairs: list[Pair], path: Path) -> None:
     figure.legend(
         handles=handles, loc="outside upper center", ncols=len(handles), frameon=False, fontsize=9.5
     )
-    save(figure, path)
+    save_figure(figure, path)
 
 
 def _lines(ax: Any, runs: list[Run], color: str, style: str) -> None:

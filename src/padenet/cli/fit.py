@@ -45,8 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from padenet.core import replacing
-    from padenet.torch import plot_fit
-    from padenet.torch.seeing.style import save
+    from padenet.torch import plot_fit, save_figure
 
     if args.table and args.target:
         raise ValueError(f"both a target, {args.target!r}, and a table were given. Leave one out.")
@@ -58,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
         )
         text = write_fit(found, name, args.style)
         if args.plot:
-            save(plot_fit(found, target, name), args.plot)
+            save_figure(plot_fit(found, target, name), args.plot)
         if temporary:
             temporary.write_text(text + "\n", encoding="utf-8")
     print(f"wrote {args.out}" if args.out else text)

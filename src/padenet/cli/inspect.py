@@ -28,8 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from padenet import plot
-    from padenet.torch import cost
-    from padenet.torch.seeing.style import save
+    from padenet.torch import cost, save_figure
 
     units = read(args)
     interval = tuple(args.interval)
@@ -40,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
             number = group if unit.groups > 1 else None
             rows.append((name, number, _describe(unit, interval, group), costs))
     if args.plot:
-        save(plot(units, interval=interval), args.plot)
+        save_figure(plot(units, interval=interval), args.plot)
     print(_json(args.source, rows) if args.json else _table(rows))
 
 

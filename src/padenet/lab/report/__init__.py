@@ -27,7 +27,7 @@ from padenet.lab.report.publish import publishing
 from padenet.lab.report.tables import make_tables
 from padenet.lab.report.tables.formats import to_csv, to_latex, to_markdown
 from padenet.lab.report.tables.table import Table
-from padenet.torch.seeing.style import save
+from padenet.torch import save_figure
 
 TITLE = "Activations compared"
 FORMATS = {"md": to_markdown, "tex": to_latex, "csv": to_csv}
@@ -66,7 +66,7 @@ def _write_files(runs: list[Run], cells: list[Cell], out: Path, title: str) -> l
     for picture in make_pictures(cells):
         for ending in ("png", "pdf"):
             written.append(out / "figures" / f"{picture.name}.{ending}")
-            save(picture.figure, written[-1])
+            save_figure(picture.figure, written[-1])
             picture.figure.set_layout_engine("none")  # the first layout is good for the second
         figures.setdefault(picture.heading, []).append((picture.caption, f"figures/{picture.name}"))
     known = facts(runs)

@@ -9,7 +9,7 @@ from padenet.lab.records.run import Run
 from padenet.lab.report.cells import Cell, number, rows_of, status
 from padenet.lab.report.figures.picture import Picture, file_name
 from padenet.lab.report.names import COLOURS, DASHES, UNITS, looks, title
-from padenet.torch.seeing.style import GREY, new_figure, tidy
+from padenet.torch import GREY, new_figure, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,8 +12,7 @@ from padenet.lab.report.cells import Cell, status
 from padenet.lab.report.figures.picture import Picture, file_name
 from padenet.lab.report.names import COLOURS, title
 from padenet.lab.report.pruned import fraction_of
-from padenet.torch import band_scale
-from padenet.torch.seeing.style import new_grid, tidy, wrap
+from padenet.torch import band_scale, new_grid, tidy, wrap
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

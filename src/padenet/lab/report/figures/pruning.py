@@ -8,7 +8,7 @@ from padenet.lab.report.cells import Cell
 from padenet.lab.report.figures.picture import Picture
 from padenet.lab.report.names import COLOURS, DASHES, looks, row_title, title
 from padenet.lab.report.pruned import PrunedCell, pruned_cells
-from padenet.torch.seeing.style import new_figure, tidy
+from padenet.torch import new_figure, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
