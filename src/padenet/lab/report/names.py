@@ -1,7 +1,9 @@
 """How things are called, ordered and coloured in reports: the paper's way, then the rest."""
 
 from collections import Counter
+from functools import cache
 
+from padenet import make_activation
 from padenet.lab.data import DATASETS
 from padenet.torch import ACTIVATIONS
 
@@ -36,7 +38,6 @@ BASELINES = {
 }
 UNITS = {"pau": "PAU", "rpau": "RPAU"}
 TITLES = {**NETS, **BASELINES, **UNITS}
-LEARNED = {"prelu", "mixture", "slaf", "apl", "srelu"}  # of the baselines, those with parameters
 MEASURES = {"test_accuracy": "test accuracy", "test_top5": "top-5 test accuracy"}
 
 # PAU's, RPAU's, then shared ones. Each has 3 : 1 or more against its ground, and any two are .13
@@ -75,9 +76,19 @@ def group_of(activation: str) -> str:
     """The one of ``GROUPS`` that an activation is in; "Others" if this version does not know it."""
     if activation in UNITS:
         return "Units"
-    if activation in LEARNED:
-        return "Learned"
-    return "Fixed" if activation in ACTIVATIONS else "Others"
+    if activation not in ACTIVATIONS:
+        return "Others"
+    return "Learned" if learns(activation) else "Fixed"
+
+
+@cache
+def learns(activation: str) -> bool:
+    """Whether a known activation has parameters."""
+    try:
+        made = make_activation(activation, 1)
+    except TypeError:  # one of the user's that cannot be made without options
+        return False
+    return any(True for _ in made.parameters())
 
 
 def looks(rows: list[tuple[str, str]]) -> dict[tuple[str, str], tuple[int, int]]:

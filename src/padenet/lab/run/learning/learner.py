@@ -19,7 +19,7 @@ from padenet.lab.run.learning.graphs import Graphed
 from padenet.lab.run.learning.model import build_net, compiled
 from padenet.lab.run.learning.optimizer import load_state, make_optimizers, moments, state_of
 from padenet.lab.run.ranks import Ranks
-from padenet.torch import APL, find_activations
+from padenet.torch import find_activations
 
 FAR = 3.0
 LEARNED_SHOWN = 16  # activations with at most so many parameters have them in the metrics
@@ -61,7 +61,7 @@ class Learner:
         if device.type == "cuda":
             self.net.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.units = {k: m for k, m in find_activations(self.net).items() if isinstance(m, PAU)}
-        self.penalized = [m for m in self.net.modules() if isinstance(m, APL)]
+        self.penalized: list[Any] = [m for m in self.net.modules() if hasattr(m, "penalty")]
         self.clipped = [p for p in self.net.parameters() if not _among(p, self.units.values())]
         if config.coefficient_floor is not None:
             raise ValueError(
