@@ -1,4 +1,9 @@
-"""The networks of the paper, and small ones, each with any activation: ``build("vgg8", "pau")``."""
+"""The networks of the paper, and small ones, each with any activation: ``build("vgg8", "pau")``.
+
+A file has a net, or variants of one; small.py has those that train in seconds, and blocks.py what
+nets are made of. A new net is its function and its line of ``NETS``. ``python -m padenet.lab.nets``
+prints their sizes.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
