@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from padenet.lab.data.readers.folder import ImageFolder
+from padenet.lab.data.folder import ImageFolder
 from padenet.lab.data.sources import Arrays
 
 SIDE = 32

@@ -1,1 +1,1 @@
-"""From files to arrays: a module a format."""
+"""From files to arrays and records: a module a format."""

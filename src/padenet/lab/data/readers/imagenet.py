@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from padenet.lab.data.folder import ImageFolder
 from padenet.lab.data.local import PathLike, data_home
-from padenet.lab.data.readers.folder import ImageFolder
 from padenet.lab.data.sets import Folder
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
