@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from padenet.lab.records.config import UNITS, Config
 from padenet.lab.sweep.recipes.frontier import frontier, starts
@@ -44,7 +45,7 @@ def table3_short() -> list[Config]:
     """A part of Table 3, shortened: 2 nets, 7 activations, 3 seeds, 20 epochs in place of 400. The
     rate falls as far as it does there; batches of 256, bf16. Some 25 minutes of an H200."""
     activations = ["relu", "lrelu", "rrelu", "swish", "prelu", *UNITS]
-    short = {"epochs": 20, "batch_size": 256, "lr_decay": 0.74, "precision": "bf16"}
+    short: dict[str, Any] = {"epochs": 20, "batch_size": 256, "lr_decay": 0.74, "precision": "bf16"}
     nets = "vgg8", "mobilenetv2"
     runs = [c for net in nets for c in grid(["cifar10"], [net], activations, range(3))]
     return [replace(c, **short) for c in runs]
