@@ -10,7 +10,7 @@ other fractions is refused. --report makes a table and a figure of all pruned ru
 
 import argparse
 
-from padenet.cli.options import add_place, add_record, make_configs, make_place
+from padenet.cli.options import add_execution, add_record, make_configs, make_execution
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--report", metavar="DIR", help="write a table and a figure of what is under OUT there")
     add("--quiet", action="store_true", help="no progress")
     add_record(parser, leave=("seed",))
-    add_place(parser)
+    add_execution(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from padenet.lab.run.progress import show
     from padenet.lab.run.ranks import join_ranks
 
+    execution = make_execution(args)
     configs, code = make_configs(args), 0
     if args.threads:
         torch.set_num_threads(args.threads)
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
                 config,
                 args.out,
                 args.fractions,
-                make_place(args),
+                execution,
                 criterion=args.criterion,
                 ranks=ranks,
                 show=partial(show, quiet=args.quiet or not ranks.leads),

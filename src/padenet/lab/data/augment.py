@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from padenet.core.names import unknown
+from padenet.core import unknown
 
 PAD = 4
 DEGREES = 30

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from padenet.lab.records.config import Config
-from padenet.lab.records.disk import write, writing
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.records.files.disk import write, writing
 from padenet.lab.records.packed import pack, read_runs
-from padenet.lab.records.store import Run, RunDirectory
+from padenet.lab.records.run import Run
 
 
 def read_sources(sources: Iterable[str | Path], *, last: bool = False) -> list[Run]:

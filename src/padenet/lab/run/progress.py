@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from padenet.core.extras import require
+from padenet.core import require
 
 if TYPE_CHECKING:
     from padenet.lab.run.run import Progress
