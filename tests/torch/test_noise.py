@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from formula import Case, assert_near, formula_of_each, problem
+from philox import noises, philox
 
 import padenet
 from padenet.core import noise
@@ -14,7 +15,6 @@ from padenet.torch.noise import draw_key, uniform
 
 pytestmark = pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch")
 N = 100_000
-MASK = 0xFFFFFFFF
 
 # Random123's own known answers: counter, key, result, of 10 and of 7 rounds.
 PI = "243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0"
@@ -31,28 +31,6 @@ KNOWN = [
 
 def words(text):
     return [int(w, 16) for w in text.split()]
-
-
-def philox(key, counter, rounds=7):
-    """Philox4x32 on Python's integers, written from the paper."""
-    k0, k1 = key
-    c = list(counter)
-    for _ in range(rounds):
-        p0, p1 = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
-        c = [(p1 >> 32) ^ c[1] ^ k0, p1 & MASK, (p0 >> 32) ^ c[3] ^ k1, p0 & MASK]
-        k0, k1 = (k0 + 0x9E3779B9) & MASK, (k1 + 0xBB67AE85) & MASK
-    return c
-
-
-def noises(key, index, count):
-    """The ``count`` noises of element ``index``, from the description in ``padenet.core.noise``."""
-    found = []
-    for draw in range(math.ceil(count / 10)):
-        w = philox((key & MASK, key >> 32), (index & MASK, index >> 32, draw, 0))
-        k = [part for v in w for part in (v >> 20, (v >> 8) & 0xFFF)]
-        k += [(w[0] & 0xFF) | ((w[1] & 0xF) << 8), (w[2] & 0xFF) | ((w[3] & 0xF) << 8)]
-        found += [(2 * v + 1) / 4096 - 1 for v in k]
-    return found[:count]
 
 
 @pytest.mark.parametrize("rounds, counter, key, expected", KNOWN)
