@@ -1,74 +1,183 @@
-"""The dependency rule, kept by a test: a module may import only from layers below its own."""
+"""The dependency rule, kept by a test: a module imports only from layers below its own.
+
+``python tests/test_layers.py`` writes the table of layers into CONTRIBUTING.md.
+"""
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import padenet
 
 LAYERS = [
-    ["spec", "tracing", "extras", "files", "polynomials", "scaled"],
-    ["aims", "noise", "trust"],
-    ["reference"],
-    ["kernels", "exporting"],
-    ["coefficients", "functional", "formula", "state", "checkpoints"],
-    ["fit"],
-    ["nn", "baselines"],
-    ["registry", "facts", "units"],
-    ["inputs"],
-    ["conversion", "optim", "pruning"],
-    ["figures", "frozen", "loading"],
-    ["history"],
-    ["experiments"],
-    ["cli"],
+    ("core", ["lazy", "names", "extras", "files", "forms", "noise", "polynomials", "scaled"]),
+    ("core", ["aims", "formula", "native", "targets"]),
+    ("core", ["arrays"]),
+    ("core", ["printing", "starts"]),
+    ("core", ["fitting"]),
+    ("core", ["facts"]),
+    ("torch", ["noise", "tracing", "trust"]),
+    ("torch", ["reference"]),
+    ("torch", ["kernels", "deploy.exporting"]),
+    ("torch", ["functional", "saving.checkpoints", "saving.state"]),
+    ("torch", ["baselines", "nn"]),
+    ("torch", ["registry", "seeing"]),
+    ("torch", ["conversion", "optim", "pruning"]),
+    ("torch", ["deploy.frozen", "saving.loading"]),
+    ("lab", ["records"]),
+    ("lab", ["data", "nets"]),
+    ("lab", ["run"]),
+    ("lab", ["prune", "sweep"]),
+    ("lab", ["report"]),
+    ("cli", [""]),
 ]
-RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
+"""From the bottom up: a part of the package, and its files or folders on one level."""
+
+RANK = {f"{part}.{n}" if n else part: i for i, (part, names) in enumerate(LAYERS) for n in names}
+LIBRARY = ("", "core", "torch")  # whose public names the lab and the command line may use
 ROOT = Path(padenet.__file__).parent
+CONTRIBUTING = ROOT.parents[1] / "CONTRIBUTING.md"
+MARKS = "<!-- layers -->\n", "<!-- end of layers -->\n"
 FOREIGN = [
-    *("matplotlib", "scipy", "triton", "ray", "onnx", "onnxruntime"),
-    *("PIL", "rich", "safetensors", "torchvision", "transformers"),
+    *("jax", "keras", "matplotlib", "onnx", "onnxruntime", "PIL", "ray", "rich", "safetensors"),
+    *("scipy", "torchvision", "transformers", "triton"),
 ]
 
 
-def names_used(path):
-    """What a file takes from padenet, wherever in the file: modules, or public names."""
+def layer_of(module):
+    """The entry of RANK that a dotted name below padenet belongs to, or None."""
+    parts = module.split(".")
+    names = (".".join(parts[:i]) for i in range(len(parts), 0, -1))
+    return next((name for name in names if name in RANK), None)
+
+
+def uses(path):
+    """What a file takes from padenet, wherever in the file: (module, name) below padenet.
+
+    ``import padenet`` counts by the names that are asked of it.
+    """
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            parts = [alias.name.split(".") for alias in node.names]
-            yield from (p[1] for p in parts if p[0] == "padenet" and p[1:])
+            for alias in node.names:
+                if alias.name.startswith("padenet."):
+                    yield alias.name.removeprefix("padenet."), None
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name}: relative import of {node.module}"
             parts = (node.module or "").split(".")
             if parts[0] == "padenet":
-                yield from parts[1:2] or [alias.name for alias in node.names]
+                yield from ((".".join(parts[1:]), alias.name) for alias in node.names)
         elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "padenet":
-            yield from [] if node.attr.startswith("__") else [node.attr]
+            yield "", node.attr
 
 
-def test_imports_point_downwards():
+def sources():
+    for path in sorted(ROOT.rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        if layer_of(module):
+            yield module, path
+
+
+def source_of(module, name):
+    """The dotted module that the public ``name`` of a package comes from."""
+    package = ".".join(filter(None, ("padenet", module)))
+    found = getattr(__import__(package, fromlist=["_"]), "__getattr__", None)
+    place = found.places.get(name, (package, name))[0] if found else f"{package}.{name}"
+    return place.removeprefix("padenet.")
+
+
+def is_public(module, name):
+    package = ".".join(filter(None, ("padenet", module)))
+    return module in LIBRARY and name in __import__(package, fromlist=["_"]).__all__
+
+
+def test_every_file_has_a_layer():
+    known = {path for _, path in sources()}
+    left = {path for path in set(ROOT.rglob("*.py")) - known if path.name != "__init__.py"}
+    assert left == {ROOT / "__main__.py"}, "give them a layer in LAYERS"
+
+
+@pytest.mark.parametrize("part", ["core", "torch", "lab", "cli"])
+def test_imports_point_downwards(part):
     wrong = []
-    for path in ROOT.rglob("*.py"):
-        layer = path.relative_to(ROOT).parts[0].removesuffix(".py")
-        if layer in ("__init__", "__main__"):
+    for module, path in sources():
+        layer = layer_of(module)
+        if layer.split(".")[0] != part:
             continue
-        assert layer in RANK, f"{layer}.py has no layer; give it one in LAYERS"
-        for name in names_used(path):
-            below = name in RANK and RANK[name] < RANK[layer]
-            public = name in padenet.__all__ and RANK[layer] >= RANK["experiments"]
-            if not (below or name == layer or public):
-                wrong.append(f"{path.relative_to(ROOT)} imports padenet.{name}")
-    assert not wrong, wrong
+        for used, name in uses(path):
+            if name and name.startswith("__"):
+                continue
+            target = layer_of(".".join(filter(None, (used, name)))) or layer_of(used)
+            if target is None and is_public(used, name):
+                target = layer_of(source_of(used, name))
+            below = target is not None and (RANK[target] < RANK[layer] or target == layer)
+            private = (
+                part in ("lab", "cli")
+                and target is not None
+                and target.split(".")[0] in LIBRARY
+                and not is_public(used, name)
+            )
+            if not below or private:
+                place = ".".join(filter(None, ("padenet", used)))
+                wrong.append(f"{path.relative_to(ROOT)} takes {name} from {place}")
+    assert not wrong, "\n".join(wrong)
 
 
-def test_import_needs_torch_only():
-    code = f"import sys, padenet; print([m for m in {FOREIGN} if m in sys.modules])"
+def loaded_by(code):
+    """The packages in memory after ``code``."""
     run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
+        [sys.executable, "-W", "ignore", "-c", f"import sys; {code}; print(*sys.modules)"],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT.parent)},
         check=True,
     )
-    assert run.stdout.strip() == "[]", run.stdout
+    return {name.split(".")[0] for name in run.stdout.split()}
+
+
+def test_import_needs_numpy_alone():
+    core = "import padenet; padenet.describe('gelu'); padenet.fit(abs, (3, 2), norm='rms')"
+    for code in ("import padenet", core.replace("padenet.fit(abs, (3, 2), norm='rms')", "0")):
+        assert not loaded_by(code) & {*FOREIGN, "torch"}
+    assert not loaded_by(core) & {*FOREIGN, "torch"} - {"scipy"}
+
+
+def test_a_unit_needs_torch_alone():
+    assert not loaded_by("import padenet; padenet.PAU") & set(FOREIGN)
+
+
+def test_without_torch_the_error_says_what_to_install():
+    code = "import sys; sys.modules['torch'] = None; import padenet; padenet.PAU"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT.parent)},
+    )
+    assert "padenet.PAU needs PyTorch, which is not installed: pip install 'padenet[torch]'" in (
+        run.stderr
+    )
+
+
+def table():
+    lines = ["| layer | part | files and folders |", "|---|---|---|"]
+    for i, (part, names) in enumerate(LAYERS):
+        files = ", ".join(f"`{n}`" for n in names if n) or "all"
+        lines.append(f"| {i} | `{part}` | {files} |")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_table_of_layers_is_true():
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    assert text.split(MARKS[0])[1].split(MARKS[1])[0] == table()
+
+
+if __name__ == "__main__":
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    between = re.escape(MARKS[0]) + ".*" + re.escape(MARKS[1])
+    text = re.sub(between, MARKS[0] + table() + MARKS[1], text, flags=re.DOTALL)
+    CONTRIBUTING.write_text(text, encoding="utf-8")

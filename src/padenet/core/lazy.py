@@ -5,28 +5,31 @@ The package's ``__init__.pyi`` says where each name comes from, to type checkers
 
 import ast
 import sys
-from collections.abc import Callable
 from importlib import import_module, resources
 from importlib.util import find_spec
 from typing import Any
 
 
-def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """``__getattr__``, ``__dir__`` and ``__all__`` of the package."""
-    stub = resources.files(package).joinpath("__init__.pyi").read_text(encoding="utf-8")
-    places = {
-        alias.asname or alias.name: (node.module, alias.name)
-        for node in ast.parse(stub).body
-        if isinstance(node, ast.ImportFrom) and node.module
-        for alias in node.names
-    }
+class _Names:
+    """``__getattr__`` of a package."""
 
-    def load(name: str) -> Any:
-        if name not in places:
+    def __init__(self, package: str):
+        stub = resources.files(package).joinpath("__init__.pyi").read_text(encoding="utf-8")
+        self.package = package
+        self.places = {
+            alias.asname or alias.name: (node.module, alias.name)
+            for node in ast.parse(stub).body
+            if isinstance(node, ast.ImportFrom) and node.module
+            for alias in node.names
+        }
+
+    def __call__(self, name: str) -> Any:
+        package = self.package
+        if name not in self.places:
             if not name.startswith("_") and find_spec(f"{package}.{name}"):
                 return import_module(f"{package}.{name}")
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, attribute = places[name]
+        module, attribute = self.places[name]
         try:
             value = getattr(import_module(module), attribute)
         except ModuleNotFoundError as error:
@@ -39,5 +42,11 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
         setattr(sys.modules[package], name, value)
         return value
 
-    names = sorted(places)
-    return load, lambda: sorted({*names, *vars(sys.modules[package])}), names
+    def list(self) -> list[str]:
+        return sorted({*self.places, *vars(sys.modules[self.package])})
+
+
+def attach(package: str) -> Any:
+    """``__getattr__``, ``__dir__`` and ``__all__`` of the package."""
+    names = _Names(package)
+    return names, names.list, sorted(names.places)

@@ -1,1 +1,8 @@
-"""The unit in PyTorch: formula, kernels, modules, and what models with units need."""
+"""The unit in PyTorch: formula, kernels, modules, and what models with units need.
+
+``__init__.pyi`` lists what other parts of padenet use of it.
+"""
+
+from padenet.core.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -1,0 +1,14 @@
+from padenet.core.aims import AIMS as AIMS
+from padenet.core.aims import reach as reach
+from padenet.core.arrays import evaluate as evaluate
+from padenet.core.extras import require as require
+from padenet.core.files import replacing as replacing
+from padenet.core.forms import FORMS as FORMS
+from padenet.core.forms import Spec as Spec
+from padenet.core.names import unknown as unknown
+from padenet.core.printing import write as write
+from padenet.core.starts import ALIASES as ALIASES
+from padenet.core.starts import STARTS as STARTS
+from padenet.core.starts import Start as Start
+from padenet.core.starts import find_start as find_start
+from padenet.core.targets import TARGETS as TARGETS
