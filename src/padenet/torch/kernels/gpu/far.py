@@ -20,7 +20,7 @@ def evaluate(g, x, a, d, q, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr
     z = tl.abs(x)
     beyond = z > EDGE
     a = _folded(a, sign, M, True)
-    d = _folded(d, sign, N, FORM & PER_TERM == 0)
+    d = _folded(d, sign, N, PER_TERM & FORM == 0)
 
     near = tl.where(beyond, EDGE, z)
     P, dP = horner(near, a, M, False)
@@ -46,7 +46,7 @@ def evaluate(g, x, a, d, q, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr
     )
     ga, gb = g / Q, g / Q * s * F
     ga_far, gb_far = g / Q_far, g * s_far * R / Q_far
-    if FORM & PER_TERM:
+    if PER_TERM & FORM:
         gb, gb_far = g / Q * F, g * R / Q_far
     da, db = (), ()
     p = tl.full(x.shape, 1.0, tl.float64)
@@ -58,7 +58,7 @@ def evaluate(g, x, a, d, q, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr
         if j <= N:
             w = _product(gb_far, far, t, mm - 2 * nn + j, M + 2 * N)
             w = tl.where(beyond, w, gb * p)
-            db = db + (w if FORM & PER_TERM else w * odd,)
+            db = db + (w if PER_TERM & FORM else w * odd,)
         p *= near
     return F, dx, da, db
 
@@ -74,10 +74,10 @@ def _folded(c, sign, DEGREE: tl.constexpr, FOLD: tl.constexpr):
 
 @triton.jit
 def _sign64(A, z, FORM: tl.constexpr):
-    if FORM & ABSOLUTE == 0:
+    if ABSOLUTE & FORM == 0:
         return tl.full(A.shape, 1.0, tl.float64)
     else:
-        v = z if FORM & PER_TERM else A
+        v = z if PER_TERM & FORM else A
         return tl.where(v > 0, 1.0, tl.where(v < 0, -1.0, tl.where(v == 0, 0.0, v)))
 
 

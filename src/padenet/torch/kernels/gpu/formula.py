@@ -33,7 +33,7 @@ def coefficients(
             d = d + (0.0,)
         for k in tl.static_range(N + CONSTANT):
             b = tl.load(b_ptr + which * (N + CONSTANT) + k).to(tl.float32)
-            if FORM & PER_TERM:
+            if PER_TERM & FORM:
                 b = tl.abs(b)
             elif CONSTANT and k == 0:
                 b += 0.0  # not -0: see ``horner``
@@ -59,7 +59,7 @@ def in_threads(
         zero = tl.where(numel < 0, lane, 0)  # which the compiler cannot know
         top_a = tl.load(a_ptr + (unit * (M + 1) + M + zero)).to(tl.float32)
         top_d = tl.load(b_ptr + (unit * (N + CONSTANT) + N + CONSTANT - 1 + zero)).to(tl.float32)
-        if FORM & PER_TERM:
+        if PER_TERM & FORM:
             top_d = tl.abs(top_d)
         return pick_set(a, 0, M) + (top_a,), pick_set(d, 0, N) + (top_d,)
 
@@ -152,7 +152,7 @@ def polynomials(x, a, d, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr, O
     their own, k c_k; where they would take registers, they are made from the polynomial's steps.
     """
     P, dP = horner(x, a, M, ONE)
-    A, dA = horner(tl.abs(x) if FORM & PER_TERM else x, d, N, ONE)
+    A, dA = horner(tl.abs(x) if PER_TERM & FORM else x, d, N, ONE)
     return P, dP, A, dA
 
 
@@ -175,7 +175,7 @@ def horner(x, c, DEGREE: tl.constexpr, OWN: tl.constexpr):
 
 @triton.jit
 def denominator(A, q, FORM: tl.constexpr):
-    return q + (tl.abs(A) if FORM & AROUND else A)
+    return q + (tl.abs(A) if AROUND & FORM else A)
 
 
 @triton.jit

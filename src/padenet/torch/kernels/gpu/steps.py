@@ -36,10 +36,10 @@ KINDS = {
 
 @triton.jit
 def _denominator(b, XB, q, FORM: tl.constexpr):
-    if FORM & PER_TERM:
+    if PER_TERM & FORM:
         return 1 + tl.sum(tl.abs(b[:, None] * XB), 0)
     A = tl.sum(b[:, None] * XB, 0)
-    if FORM & AROUND:
+    if AROUND & FORM:
         return q + tl.abs(A)
     return 1 + A
 

@@ -28,7 +28,7 @@ def added(
             if k <= M:
                 a = a + (s[k] + g,)
             if k <= N:
-                b = b + ((F if FORM & PER_TERM and k % 2 == 0 else sF) * g + s[M + k + CONSTANT],)
+                b = b + ((F if PER_TERM & FORM and k % 2 == 0 else sF) * g + s[M + k + CONSTANT],)
     out = ()
     for i in tl.static_range(SETS):
         out = out + (a + b if i == which else pick_set(sums, i, K))

@@ -335,9 +335,9 @@ def _backward_tile(
         P, dP, A, dA = polynomials(x, u, v, FORM, M, N, LAYOUT != LANES and NOISE == 0)
         r = reciprocal(denominator(A, q, FORM), NVIDIA)
         F = P * r
-        if FORM & ABSOLUTE == 0:
+        if ABSOLUTE & FORM == 0:
             sF = F
-        elif FORM & PER_TERM:
+        elif PER_TERM & FORM:
             sF = times_sign(F, x)
         else:
             sF = P * with_sign(r, A, NVIDIA, ONE_Q)

@@ -47,7 +47,7 @@ def write_sum(
         tl.store(da_ptr + unit * (M + 1) + i, _narrow_sum(sum, da_ptr), here)
     else:
         at = unit * (N + FORM // HAS_B0) + i - M - 1
-        if FORM & PER_TERM:
+        if PER_TERM & FORM:
             b = tl.load(b_ptr + at, here)
             sum = tl.where(b > 0, sum, tl.where(b < 0, -sum, tl.where(b == 0, 0.0, b)))
         tl.store(db_ptr + at, _narrow_sum(-sum, db_ptr), here)
