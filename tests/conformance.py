@@ -103,7 +103,8 @@ def complaint(case: Case, dtype: str, name: str, got: Any, spare: Any = 0.0) -> 
     """What is wrong with the worst of these numbers, or None. ``spare`` is allowed besides."""
     held_in = dtype if name in ("y", "dx") else computed_in(dtype)
     value = case.answers[name]
-    error = case.errors[computed_in(dtype)][name] + np.broadcast_to(spare, value.shape)
+    with np.errstate(over="ignore"):
+        error = case.errors[computed_in(dtype)][name] + np.broadcast_to(spare, value.shape)
     got = np.asarray(got, float)
     if got.size != value.size:
         return f"{case.name}, {dtype}: {name} has {got.size} numbers instead of {value.size}"

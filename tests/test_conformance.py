@@ -117,7 +117,7 @@ def on_numpy(case: Case, dtype: str) -> Answers:
         index = np.arange(x.size).reshape(x.shape)
         drawn = noise.draw(np.array(case.key), index, a.shape[-1] + b.shape[-1])
         drawn = [(v / 4096 - 1).astype(x.dtype) for v in drawn]
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # what is far is computed near too, and left
         unit = Unit(NUMPY, x, a, b, case.spec, drawn)
         found = (unit.F(), *unit.gradients(dy))
     return {n: np.zeros(0) if v is None else v for n, v in zip(NAMES, found, strict=True)}
@@ -163,14 +163,14 @@ def exporter_spare(case: Case, dtype: str) -> np.ndarray:
     limit, largest = 2.0 ** (room // max(n, 1)), 2.0 ** ((room + 8) // max(n, 1))
     if not (m and n):
         return np.zeros(1)
-    spare = np.zeros(case.x.shape)
+    spare, y = np.zeros(case.x.shape), abs(case.answers["y"].reshape(case.x.shape))
     for here, a, b in case.units():
         b = [case.spec.q + b[0], *b[1:]] if case.spec.constant else [case.spec.q, *b]
         rest = 0.0
         for c in (abs(np.array(a)), abs(np.array(b))):
             powers = limit ** -np.arange(len(c) - 1.0, 0, -1)
             rest += (c[:-1] / c[-1]) @ powers if c[-1] else np.inf
-        beyond = 2 * rest * abs(case.answers["y"].reshape(case.x.shape))
+        beyond = 2 * rest * np.where(np.isfinite(y), y, 0.0) if rest < np.inf else np.inf
         small = abs(a).sum() * largest**m * 2.0**-126 if m < n else 0.0
         spare = np.where(here & (abs(case.x) > limit), beyond + small, spare)
     return spare.ravel()

@@ -215,11 +215,11 @@ def _find_factors(values: Values, m: int) -> Values | None:
 
 
 def _present(rows: Rows, least: int) -> tuple[bool, ...]:
-    """Which coefficients are not zero in all groups, up to the last such one."""
+    """Which coefficients are not zero in all groups, up to the last such one, or the first."""
     found = [any(column) for column in zip(*rows, strict=True)]
     while len(found) > least and not found[-1]:
         found.pop()
-    return tuple(found)
+    return (*found[:-1], True) if found else ()
 
 
 def _rest(c: Sequence[float], limit: float) -> float:
