@@ -50,9 +50,7 @@ class Case(NamedTuple):
         dim = self.spec.channel_dim % self.x.ndim
         groups, channels = len(self.a), self.x.shape[dim]
         of_channel = np.arange(channels) * groups // channels
-        of = np.broadcast_to(
-            of_channel.reshape(-1, *[1] * (self.x.ndim - dim - 1)), self.x.shape
-        )
+        of = np.broadcast_to(of_channel.reshape(-1, *[1] * (self.x.ndim - dim - 1)), self.x.shape)
         return [(of == g, a, b) for g, (a, b) in enumerate(zip(self.a, self.b, strict=True))]
 
 

@@ -23,7 +23,7 @@ from tools import tool
 
 from padenet.core import noise
 from padenet.core.arrays import NUMPY, evaluate
-from padenet.core.forms import FORMS
+from padenet.core.forms import FORMS, Spec
 from padenet.core.formula import Unit
 from padenet.core.printing import write
 from padenet.torch import reference
@@ -32,6 +32,8 @@ from padenet.torch.kernels import BACKENDS, gpu
 from padenet.torch.kernels.gpu import fused
 
 ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "src" / "padenet" / "lab" / "report" / "page" / "units.js"
+NODE = shutil.which("node")
 COMPILER = shutil.which(os.environ.get("CC", "cc")) or shutil.which("g++")
 DEVICES = ("cpu", "cuda")[: 1 + torch.cuda.is_available()]
 INTERPRETED = not torch.cuda.is_available()
@@ -64,7 +66,9 @@ def numbers(t: torch.Tensor) -> np.ndarray:
     return t.detach().cpu().double().numpy()
 
 
-def on_tensors(module: Any, device_of: Callable[[Case, str], str]) -> Callable[[Case, str], Answers]:
+def on_tensors(
+    module: Any, device_of: Callable[[Case, str], str]
+) -> Callable[[Case, str], Answers]:
     """What a backend gives, and the reference, which has its functions."""
 
     def run(case, dtype):
@@ -86,7 +90,9 @@ def backend(name: str) -> Implementation:
     if module is gpu and INTERPRETED:
         repeat_less()
         refuses = lambda case, dtype: "float64 is not taken" if dtype == "float64" else None
-        return Implementation(on_tensors(module, lambda *_: "cpu"), refuses, missing=missing, every=9)
+        return Implementation(
+            on_tensors(module, lambda *_: "cpu"), refuses, missing=missing, every=12
+        )
 
     def reasons(case, dtype):
         return {d: entry.refuses(*tensors(case, dtype, d)[1:]) for d in DEVICES}
@@ -281,3 +287,84 @@ def test_every_case(name, record_property):
     record_property("cases", len(found))
     assert {case.spec.form for case, _ in found} == set(FORMS)
     check(found, implementation.run, implementation.spare)
+
+
+def javascript_refuses(case: Case, dtype: str) -> str | None:
+    if case.spec.q != 1:
+        return "the page shows units with q = 1"
+    return plain_refuses(case, dtype)
+
+
+def test_javascript_of_the_page(request, record_property):
+    """In Node, or else in a browser."""
+    page = Implementation(lambda case, dtype: {}, javascript_refuses)
+    found = pairs(page)
+    record_property("cases", len(found))
+    assert {case.spec.form for case, _ in found} == set(FORMS)
+    work = [
+        [case.spec.form, a.tolist(), b.tolist(), case.x[here].tolist()]
+        for case, _ in found
+        for here, a, b in case.units()
+    ]
+    each = "([form, a, b, xs]) => xs.map(x => rational(form, a, b, x))"
+    source = f"{PAGE.read_text()}\nconst answers = JSON.stringify({json.dumps(work)}.map({each}));"
+    if NODE:
+        command = [NODE, "-"]
+        source += "console.log(answers);"
+        text = subprocess.run(command, input=source, capture_output=True, text=True, check=True)
+        answers = iter(json.loads(text.stdout))
+    else:
+        browser = request.getfixturevalue("browser")
+        answers = iter(json.loads(browser.execute_script(f"{source} return answers;")))
+
+    def run(case, dtype):
+        y = np.zeros(case.x.shape)
+        for here, _, _ in case.units():
+            y[here] = np.array(next(answers), float)  # NaN is null in JSON, and NaN again here
+        return {"y": y}
+
+    check(found, run, page.spare)
+    assert next(answers, None) is None
+
+
+@pytest.mark.parametrize("array", [np.array, torch.tensor], ids=["NumPy", "torch"])
+def test_noise_of_keys_and_indices(array):
+    _, rows = read()
+    assert len(rows) > 20
+    for row in rows:
+        drawn = noise.draw(array(int(row["key"])), array([row["index"]]), len(row["k"]))
+        assert [int(v[0]) for v in drawn] == row["k"]
+
+
+def test_a_new_form_is_in_the_file():
+    cases, _ = read()
+    for form in FORMS:
+        own = [c for c in cases if c.spec.form == form]
+        assert {d for c in own for d in c.dtypes} == set(LIMITS), "run tools/make_conformance.py"
+        assert any(c.key is not None for c in own) and len({c.degrees for c in own}) > 12
+        assert {len(c.a) for c in own if c.a.ndim == 2} > {1, 2, 3}
+
+
+def test_the_file_is_what_its_tool_makes():
+    pytest.importorskip("gmpy2")
+    written = set(FILE.read_text(encoding="utf-8").split("\n"))
+    with tool("make_conformance") as make:
+        problems = make.problems()
+        assert len(problems) == len(read()[0])
+        for problem in problems[::13]:
+            text = make.written([make.solve(problem)], [])
+            assert text.split("\n")[1] in {line.rstrip(",") for line in written}, problem.name
+
+
+def test_the_example_of_the_readme():
+    """Holds an implementation to the file: a right one passes, a wrong one does not."""
+    text = (FILE.parent / "README.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+    def F(x, a, b, form, q, channel_dim):
+        return evaluate(x, a, b, Spec(form, q, channel_dim))
+
+    program = compile(example.replace("conformance/", f"{FILE.parent}/"), "README.md", "exec")
+    exec(program, {"F": F})
+    with pytest.raises(AssertionError, match="degrees"):
+        exec(program, {"F": lambda *args: F(*args) * (1 + 1e-14)})

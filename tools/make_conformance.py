@@ -38,7 +38,6 @@ def holds(values: np.ndarray, dtype: torch.dtype) -> bool:
     return bool(((t.to(dtype).double() == t) | t.isnan()).all())
 
 
-
 def dtypes_of(p: Problem) -> list[str]:
     """Those that hold x and dy as they are, and coefficients without over- or underflow."""
     found = []
