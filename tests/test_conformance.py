@@ -279,12 +279,11 @@ def check(found: Iterable[tuple[Case, str]], run: Callable, spare: Callable) -> 
 
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
-def test_every_case(name, record_property):
+def test_every_case(name):
     implementation = IMPLEMENTATIONS[name]
     if reason := implementation.missing():
         pytest.skip(f"{name}: {reason}")
     found = pairs(implementation)
-    record_property("cases", len(found))
     assert {case.spec.form for case, _ in found} == set(FORMS)
     check(found, implementation.run, implementation.spare)
 
@@ -295,11 +294,10 @@ def javascript_refuses(case: Case, dtype: str) -> str | None:
     return plain_refuses(case, dtype)
 
 
-def test_javascript_of_the_page(request, record_property):
+def test_javascript_of_the_page(request):
     """In Node, or else in a browser."""
     page = Implementation(lambda case, dtype: {}, javascript_refuses)
     found = pairs(page)
-    record_property("cases", len(found))
     assert {case.spec.form for case, _ in found} == set(FORMS)
     work = [
         [case.spec.form, a.tolist(), b.tolist(), case.x[here].tolist()]
