@@ -89,8 +89,9 @@ def of_many_elements(rng: np.random.Generator) -> Iterator[Problem]:
     for form, draw in zip(FORMS, (long, short, short, long), strict=True):
         a, b = units(rng, form, 5, 4)
         yield problem("many", 1.5 * draw(rng, 37), a, b, draw(rng, 37), form=form)
-    a, b = units(rng, "safe", 5, 4)
-    yield problem("float64", rng.standard_normal(17), a, b, rng.standard_normal(17))
+    for form in FORMS:  # with all their digits, the coefficients too
+        a, b = (rng.standard_normal(len(c)) for c in units(rng, form, 5, 4))
+        yield problem("float64", rng.standard_normal(9), a, b, rng.standard_normal(9), form=form)
 
 
 def of_q(rng: np.random.Generator) -> Iterator[Problem]:
@@ -251,7 +252,7 @@ def of_learned_units(rng: np.random.Generator) -> Iterator[Problem]:
 
 def of_noise(rng: np.random.Generator) -> Iterator[Problem]:
     layouts: list[tuple[str, tuple[int, int], int | None, tuple[int, ...], float]]
-    layouts = [("safe", (5, 4), None, (3, 4), 1.0), ("safe", (7, 6), 2, (2, 4, 3), 0.5)]
+    layouts = [("safe", (5, 4), None, (3, 4), 1.0), ("safe", (7, 6), 2, (1, 4, 2, 2), 0.5)]
     layouts += [("safe", (5, 4), 4, (3, 4), 1.0), ("abs_terms", (5, 4), 4, (3, 4), 1.0)]
     layouts += [("free", (2, 3), None, (3, 4), 1.0), ("offset", (1, 1), 2, (3, 4), 1.0)]
     layouts += [("offset", (8, 8), None, (2, 5), 0.1), ("safe", (5, 4), None, (37,), 1.0)]
