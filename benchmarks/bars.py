@@ -64,7 +64,7 @@ GPU_RATIOS = (
     Ratio("one unit a channel / one, backward", 1.15, *_NCHW, **_B, **_CHANNELS),
     Ratio("one unit a channel / one, channels_last, forward", 1.15, *_NHWC, **_F, **_CHANNELS),
     Ratio("one unit a channel / one, channels_last, backward", 1.15, *_NHWC, **_B, **_CHANNELS),
-    Ratio("RPAU / PAU, fp32 forward", 2.5, ("RPAU",), "PAU", **_F),
+    Ratio("RPAU / PAU, fp32 forward", 2.0, ("RPAU",), "PAU", **_F),
     Ratio("RPAU / PAU, fp32 backward", 2.0, ("RPAU",), "PAU", **_B),
     Ratio("RPAU / PAU, bf16 forward", None, ("RPAU",), "PAU", **_F, **_BF16),
     Ratio("RPAU / PAU, bf16 backward", None, ("RPAU",), "PAU", **_B, **_BF16),

@@ -114,7 +114,7 @@ bool backward_strip(const Strip<IO>& strip, Vec<typename IO::Real>* sums) {
     V* t = sum + m + 1;
     const V w = keep(ga * x), v = gb * x;  // dy dF/da_1, -dy dF/dd_1 (for PER_TERM too)
     sum[0] += ga;
-    if (form & CONSTANT) t[0] -= gb;
+    if (form & CONSTANT) t[0] -= form & PER_TERM ? (last ? g * (P * r * r) : P * r * ga) : gb;
     if (paper) {
       sum[1] += w, sum[2] += w * x, sum[3] += w * x2, sum[4] += w * x3, sum[5] += w * x4;
       t[1] -= v;

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from commands import fails, run
 
 import padenet
 from padenet.cli import main
 from padenet.core.starts import STARTS
+from padenet.core.targets import TARGETS
 
 pytestmark = [
     pytest.mark.no_poison,
@@ -27,7 +27,7 @@ SMALL = ["--degrees", 3, 2, "--interval", -2, 2]
 
 @pytest.fixture(scope="module")
 def tanh():
-    return padenet.fit(torch.tanh, (3, 2), interval=(-2, 2))
+    return padenet.fit(TARGETS["tanh"], (3, 2), interval=(-2, 2))
 
 
 def test_fit_text(capsys, tanh):
@@ -56,7 +56,7 @@ def test_fit_aim(capsys):
     for aim, options in given.items():
         record = json.loads(run(capsys, *silu, *options))
         assert record["aim"] == aim
-        found = padenet.fit(torch.nn.functional.silu, (3, 2), norm=record["norm"], aim=aim)
+        found = padenet.fit(TARGETS["swish"], (3, 2), norm=record["norm"], aim=aim)
         assert record["far_error"] == found.far_error
     assert "unknown aim 'naer'. Did you mean 'near'?" in fails(capsys, *silu, "--aim", "naer")
 

@@ -1,9 +1,9 @@
 """Train all runs of a recipe, several at a time, on this machine or on a Ray cluster.
 
-RECIPE is demo, table2, table3, imagenet, stability, frontier, starts, or a Python file with a
-function runs() that returns a list of padenet.lab.records.config.Config. Each run is one of padenet
-train and goes to OUT/NAME. A run that is there is not repeated, one that was cut goes on, one that
-failed is tried again.
+RECIPE is demo, table2, table3, table3-short, imagenet, stability, frontier, starts, or a Python
+file with a function runs() that returns a list of padenet.lab.records.config.Config. Each run is
+one of padenet train and goes to OUT/NAME. A run that is there is not repeated, one that was cut
+goes on, one that failed is tried again.
 
     padenet sweep demo --out runs --jobs 2
     padenet sweep table2 --out runs/table2 --jobs 8 --time-limit 9m --only 'fashion-mnist-*'

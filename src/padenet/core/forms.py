@@ -1,23 +1,28 @@
 """What a unit computes, apart from its coefficients: the form of Q and where its groups lie."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import NamedTuple
 
 SMALLEST_Q = 1e-6  # with less, F / Q could overflow where the gradient does not
 
 
-class Form(NamedTuple):
-    """One corner of a cube: what is done to A(x) = b_1 x + ... + b_n x^n in Q(x)."""
+@dataclass(frozen=True)
+class Form:
+    """One corner of a cube: what is done to A(x) = b_1 x + ... + b_n x^n in Q(x).
+
+    ``code`` is the flags as bits, as the kernels take them.
+    """
 
     per_term: bool = False  # the absolute value of every term
     around: bool = False  # the absolute value of the sum; q may then be chosen, and else is 1
     constant: bool = False  # a term b_0 in the sum: ``b[0]`` is b_0, otherwise b_1
+    code: int = field(init=False)
 
-    @property
-    def code(self) -> int:
-        """The flags as bits, as the kernels take them."""
-        return self.per_term | self.around << 1 | self.constant << 2
+    def __post_init__(self) -> None:
+        code = self.per_term | self.around << 1 | self.constant << 2
+        object.__setattr__(self, "code", code)
 
     @property
     def has_poles(self) -> bool:

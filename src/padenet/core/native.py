@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
-from padenet.core.forms import Spec
+from padenet.core.forms import FORMS, Spec
 
 MAX_DEGREE = 32
 MAX_RANK = 8
@@ -95,23 +95,24 @@ def run(
         dims: With noise (size, stride in the order of the shape) of each dim of x, from the
             largest stride in memory to the smallest; none where memory has the order of the shape.
     """
+    form, q, _, alpha = spec
     problem = _PROBLEM.pack(
         *addresses,
         *sizes,
         *dtypes,
-        spec.flags.code,
+        FORMS[form].code,
         *degrees,
         1 if _forked else threads,
         one_number,
         key is not None,
         len(dims),
         key or 0,
-        spec.q,
-        spec.alpha,
+        q,
+        alpha,
     )
     if dims:
         problem += b"".join([_DIM.pack(*dim) for dim in dims])
-    if code := call(entry, problem):
+    if code := _entry(entry)(problem):
         raise MemoryError(f"{entry} could not allocate its partial sums (code {code})")
 
 

@@ -103,7 +103,13 @@ def test_names_tell_runs_apart():
 
 @pytest.mark.parametrize(
     "name, runs, activations",
-    [("demo", 18, 6), ("table2", 260, 13), ("table3", 275, 14), ("imagenet", 10, 10)],
+    [
+        ("demo", 18, 6),
+        ("table2", 260, 13),
+        ("table3", 275, 14),
+        ("table3-short", 42, 7),
+        ("imagenet", 10, 10),
+    ],
 )
 def test_recipes_are_the_tables(name, runs, activations):
     configs = recipes.RECIPES[name]()

@@ -140,3 +140,31 @@ def test_in_place_on_what_the_caller_reads_again_is_left():
         assert len(report.replaced) == 1 - again
         assert [e.name for e in report.left] == ["block.0"] * again
         assert torch.equal(new(x), model(x)) or not again
+
+
+class Residual(nn.Module):
+    """``out += x`` reads ``x``: what it gives back is not ``x``."""
+
+    def __init__(self):
+        super().__init__()
+        self.lin, self.act = nn.Linear(4, 4), nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        out = self.lin(x)
+        out += x
+        return self.act(out)
+
+
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.last = Residual(), Residual(), nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.one(x)
+        return self.last(self.two(y) + x + y)
+
+
+def test_a_residual_that_is_added_in_place_keeps_no_one_from_it():
+    _, report = convert(Branches())
+    assert [r.name for r in report.replaced] == ["one.act", "two.act"], report

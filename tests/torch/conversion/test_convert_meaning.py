@@ -1,6 +1,9 @@
 """With units that are exactly what they replace, the new model is the old one."""
 
+import contextlib
 import copy
+import functools
+import types
 
 import pytest
 import torch
@@ -316,6 +319,153 @@ class Mapped(Net):
         return torch.stack(list(map(torch.tanh, x)))
 
 
+class Starred(Net):
+    """What else an argument holds is not known."""
+
+    def body(self, x):
+        plain, slope = (x, False), (x, 0.3)
+        return F.relu(*plain) + F.leaky_relu(*slope)
+
+
+class InText(Net):
+    def body(self, x):
+        self.text = f"{torch.tanh(x).sum():.3f}"
+        return x + len(self.text)
+
+
+def same(x):
+    return x
+
+
+class Aliases(Net):
+    """One tensor under two names, through a module, a child, a function and an unknown one."""
+
+    class Twice(nn.Module):
+        def forward(self, x):
+            return 2 * x if self.training else x
+
+    def prepare(self):
+        self.same, self.flat = nn.Identity(), nn.Sequential(nn.Identity(), nn.Flatten(0))
+        self.maybe = self.Twice()
+
+    def body(self, x):
+        a, b, c, d, e = (x + i / 4 for i in range(5))
+        self.same(a).relu_()
+        F.relu_(self.flat(b))
+        torch.hsplit(c, 2)[0].tanh_()
+        y = functools.reduce(lambda value, f: f(value), [same], d)
+        F.relu_(y)
+        z = self.maybe(e)
+        z.relu_()
+        return a + b + c + d + e + z
+
+
+class ListInLoop(Net):
+    """What a list holds is another tensor each time."""
+
+    def body(self, x):
+        held = [x]
+        for _ in range(3):
+            y = x * torch.sigmoid(held[0])
+            held[0] = y + 1
+        return held[0]
+
+
+def halved(f):
+    return lambda x: f(x) / 2
+
+
+class DecoratedInside(Net):
+    """A decorator changes what a function inside gives."""
+
+    def body(self, x):
+        @halved
+        def gate(y):
+            return torch.sigmoid(y)
+
+        return x * gate(x)
+
+
+class Stopped(Net):
+    """What a name is where a block or a loop has ended before its end."""
+
+    def body(self, x):
+        a = b = c = x
+        try:
+            a = x + 1
+            raise KeyError
+        except KeyError:
+            pass
+        with contextlib.suppress(KeyError):
+            b = x + 1
+            {}["a"]
+            b = x
+        for i in range(3):
+            c = c + 1
+            if i == 1:
+                break
+        else:
+            c = x
+        return x * torch.sigmoid(a) + x * torch.sigmoid(b) + x * torch.sigmoid(c)
+
+
+class Takes(Net):
+    """What is taken out of a container is another tensor each time."""
+
+    def body(self, x):
+        rest, two, last = iter([x, x + 1]), [x, x + 1], [x, x + 1]
+        y = next(rest) * torch.sigmoid(next(rest)) + two.pop() * torch.sigmoid(two.pop())
+        del last[0]
+        filled = [x]
+        functools.reduce(lambda a, b: a.insert(0, b), [filled, x + 1])
+        return y + x * torch.sigmoid(last[0]) + x * torch.sigmoid(filled[0])
+
+
+class SameText(Net):
+    """One text that is an activation at one time and a product at another."""
+
+    def times(self, a, b):
+        return a * b
+
+    def body(self, x):
+        g = torch.sigmoid(x)
+        scaled = lambda v: v * g
+        y = scaled(x)
+        g = g + 1
+        return y + scaled(x) + self.times(x, torch.sigmoid(x)) + self.times(x, self.lin(x))
+
+
+class Written(Net):
+    """Written into between the steps of a formula, by whom it is hard to see."""
+
+    def prepare(self):
+        self.clip, self.inner = nn.Hardtanh(inplace=True), nn.Sequential(nn.Hardtanh(inplace=True))
+
+    def body(self, x):
+        f, x = x + 1, x * 1.0
+        held = types.SimpleNamespace(v=f)
+        gate = torch.sigmoid(f)
+        held.v += 1
+        t = torch.sigmoid(x)
+        functools.reduce(lambda u, v: u.add_(v), [x, 1])
+        y = x * t
+        t = torch.sigmoid(x)
+        self.clip(x)
+        y = y + x * t
+        t = torch.sigmoid(x)
+        self.inner(x)
+        y = y + x * t
+        t = torch.sigmoid(x)
+        F.hardtanh(x, -0.5, 0.5, inplace=True)
+        y = y + x * t
+        t = torch.sigmoid(x)
+        eval("x.add_(1)")
+        y = y + x * t
+        z = self.clip(x)
+        z.relu_()
+        return x + y + f * gate
+
+
 CASES = {  # how many units there are, with gates and outputs
     ReadAtOnce: 1,
     NamedInFormula: 1,
@@ -339,6 +489,15 @@ CASES = {  # how many units there are, with gates and outputs
     Same: 0,
     Unbound: 1,
     Mapped: 0,
+    Starred: 0,
+    InText: 1,
+    Aliases: 0,
+    ListInLoop: 1,
+    DecoratedInside: 0,
+    Stopped: 3,
+    Takes: 4,
+    SameText: 2,
+    Written: 0,
 }
 
 
@@ -366,6 +525,7 @@ def test_what_is_left_is_told():
         Goes: "the forward of Goes goes through its children",
     }
     whys |= {Loops: "relu: a loop sets f", Same: "a forward asks for its identity"}
+    whys |= {Starred: "relu: it is called with *"}
     whys |= {Unbound: "it is no child of a module", Mapped: "it is given to map"}
     for cls, why in whys.items():
         _, report = convert(cls(), everything=True)

@@ -179,3 +179,36 @@ def test_blocks(cls):
     assert all(used) or cls is ConvNeXtBlock  # which may drop its path
     if cls is ConvNeXtBlock:
         assert len({tuple(new(x).flatten().tolist()) for _ in range(20)}) == 4  # two images
+
+
+class NewGELU(nn.Module):
+    """transformers', of which GPT and XLM hold one for all layers."""
+
+    def forward(self, x):
+        return 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)))
+
+
+class Layer(nn.Module):
+    def __init__(self, act):
+        super().__init__()
+        self.lin, self.act = nn.Linear(4, 4), act
+
+    def forward(self, x):
+        return self.act(self.lin(x))
+
+
+def test_a_formula_that_layers_share():
+    act = NewGELU()
+    new, report = convert(nn.Sequential(Layer(act), Layer(act), nn.Linear(4, 4)))
+    assert [r.name for r in report.replaced] == ["0.act", "1.act"] and not report.left
+    assert new[0].act is not new[1].act
+
+
+class AlmostSame(nn.Module):
+    def forward(self, x):
+        return x / (1 + 1e-7) ** 0.5
+
+
+def test_what_hardly_changes_its_input_is_no_activation():
+    _, report = convert(nn.Sequential(nn.Linear(4, 4), AlmostSame(), nn.Linear(4, 4)))
+    assert not report.replaced and not report.left

@@ -313,3 +313,86 @@ def test_a_quantised_input_is_left():
     assert [r.name for r in report.replaced] == ["relu_2"], report
     assert [(e.name, e.why) for e in report.left] == [("relu", "its input is quantised")]
     new(x)
+
+
+class Held(nn.Module):
+    """A probability in a container, in as many ways as there are to put it there."""
+
+    def __init__(self, way):
+        super().__init__()
+        self.lin, self.last, self.way = nn.Linear(4, 4), nn.Linear(4, 4), way
+
+    def forward(self, x):
+        return getattr(self, self.way)(torch.sigmoid(self.lin(x)), self.last(x))
+
+    def updated(self, p, h):
+        out = {"p": p}
+        out.update({"h": h})
+        out.update(more=h)
+        return out["p"]
+
+    def called(self, p, h):
+        return dict(p=p, h=h)["p"]
+
+    def joined(self, p, h):
+        out = {"h": h}
+        out |= {"p": p}
+        return out["p"]
+
+    def spread(self, p, h):
+        out = {**{"p": p}, "h": h}
+        return out["p"]
+
+    def by_default(self, p, h):
+        out = {"h": h}
+        out.setdefault("p", p)
+        return out["p"]
+
+    def keyed(self, p, h):
+        out = {}
+        for key, value in (("h", h), ("p", p)):
+            out[key] = value
+        return out["p"]
+
+    def inserted(self, p, h):
+        out = [h]
+        out.insert(0, p)
+        return out[0]
+
+    def repeated(self, p, h):
+        return ([p] * 2)[1]
+
+    def perhaps(self, p, h):
+        out = []
+        if h.sum() > 0:
+            out.append(h)
+        out.append(p)
+        out.append(h)
+        return out[0]
+
+    def ranked(self, p, h):
+        return sorted([p, h], key=lambda t: float(t.sum()))[1]
+
+
+@pytest.mark.parametrize("way", [name for name in vars(Held) if not name.startswith("_")][1:])
+def test_outputs_in_containers_stay(way):
+    _, report = convert(Held(way))
+    assert not report.replaced and len(report.left) == 1, report
+
+
+class Chance(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin, self.cost = nn.Linear(4, 4), nn.BCELoss()
+
+    def forward(self, x):
+        p = torch.sigmoid(self.lin(x))
+        q = torch.sigmoid(self.lin(p))
+        r = torch.sigmoid(self.lin(q))
+        return torch.bernoulli(p) + self.cost(q, p) + F.binary_cross_entropy(r, q)
+
+
+def test_probabilities_that_stay_inside_stay():
+    new, report = convert(Chance())
+    assert [e.why for e in report.left] == ["is taken as a probability"] * 3
+    new(10 * torch.rand(8, 4))

@@ -67,7 +67,7 @@ def test_every_tile_belongs_to_one_program(shape, kernel, dtype, grouped, noise,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "_at_once", lambda registers, device: at_once)
         if waves:
-            patch.setattr(plan, "_waves", lambda length, most, layout: waves)
+            patch.setattr(plan, "_waves", lambda length, most, *case: waves)
         plan.plan_for.cache_clear()
         cpu = torch.device("cpu")
         p = plan.plan_for(kernel, cpu, dtype, torch.Size(shape), (), groups, 1, noise)

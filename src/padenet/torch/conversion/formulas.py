@@ -38,7 +38,7 @@ def _squared_relu(x: Tensor) -> Tensor:
 SWISH = Kind(nn.SiLU, _swish, "swish", {"beta": 1.0})
 SQUARED_RELU = Kind(nn.Module, _squared_relu)
 NAMES = {_swish: "silu", _squared_relu: "relu2"}
-LINEAR = 1e-3  # a swish with a smaller slope is x / 2
+LINEAR = 1e-3  # a swish with a smaller slope is x / 2, a leaky ReLU this close to 1 is x
 PLAIN = (nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.ReLU, nn.ReLU6, nn.SELU, nn.Sigmoid, nn.Tanh)
 
 
@@ -181,7 +181,7 @@ def _candidates(y: Tensor) -> list[tuple[Kind, dict[str, Any]]]:
         beta = round(math.log(2) / zero, 9)
         found.append((MODULES[nn.Softplus], {"beta": beta, "threshold": 20.0}))
     slope = round(-minus, 9)
-    if 0 < slope < 1:
+    if 0 < slope < 1 - LINEAR:
         found.append((MODULES[nn.LeakyReLU], {"negative_slope": slope}))
     if low < 0:
         found.append((MODULES[nn.ELU], {"alpha": round(-low, 9)}))

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,11 +13,12 @@ from padenet.torch.conversion.activations import HOOKS, Activation, Beginning, f
 from padenet.torch.conversion.calibration import Seen
 from padenet.torch.conversion.calibration import calibrate as fit_to_inputs
 from padenet.torch.conversion.places import Choices, Place, choose
-from padenet.torch.conversion.report import Left, Report, judge
+from padenet.torch.conversion.report import Left, Replaced, Report, judge
 from padenet.torch.conversion.rewriting.forward import Change, rewrite, set_methods
 from padenet.torch.conversion.rewriting.graphs import rewire
 from padenet.torch.conversion.rewriting.sites import Site
 from padenet.torch.conversion.survey import Survey
+from padenet.torch.conversion.tokens import DIVIDED, told_of_groups
 from padenet.torch.nn import PAU
 
 KEY_HOOKS = (
@@ -101,6 +103,7 @@ class _Conversion:
         self.unit, self.groups, self.share, self.options = unit, groups, share, options
         self.left: list[Left] = []
         self.made: dict[str, tuple[nn.Module, Activation, str, str]] = {}
+        self.divided: dict[str, str] = {}  # units by name, and what their groups may divide
         self.beginnings: dict[Any, Beginning] = {}
         self.units: dict[Any, nn.Module] = {}
         self.changes: dict[nn.Module, list[tuple[Site, Change]]] = {}
@@ -109,7 +112,7 @@ class _Conversion:
         self, only: Choices, skip: Choices, everything: bool, data: Any
     ) -> tuple[nn.Module, Report]:
         survey = Survey(self.holder, self.share)
-        self.left, places = survey.left, survey.places
+        self.left, places, self.net = survey.left, survey.places, survey.flow.net
         whys = choose(places, only, skip, everything)
         for place, why in zip(places, whys, strict=True):
             if why:
@@ -129,10 +132,21 @@ class _Conversion:
             units = {name: (u, act) for name, (u, act, *_) in made if isinstance(u, PAU)}
             seen = fit_to_inputs(root, units, data)
         replaced = [
-            judge(name, was, start, unit, activation, seen.get(name))
+            self._tell_of_groups(judge(name, was, start, unit, activation, seen.get(name)))
             for name, (unit, activation, was, start) in self.made.items()
         ]
+        doubtful = [r.name for r in replaced if DIVIDED in r.warning]
+        if doubtful:
+            more = f" and {len(doubtful) - 4} more" if len(doubtful) > 4 else ""
+            text = f"{', '.join(doubtful[:4])}{more}: {DIVIDED}"
+            warnings.warn(text, stacklevel=3)
         return root, Report(tuple(replaced), tuple(self.left))
+
+    def _tell_of_groups(self, entry: Replaced) -> Replaced:
+        text = self.divided.get(entry.name, "")
+        if text == DIVIDED:
+            return entry._replace(warning="; ".join(filter(None, (entry.warning, text))))
+        return entry._replace(note=text)
 
     def _replace(self, place: Place) -> None:
         unit = self.units.get(place.module) if self.share else None
@@ -142,6 +156,8 @@ class _Conversion:
             was = str(place.activation)
             was += ", in a loop" if any(site.in_loop for site in place.sites) else ""
             self.made[place.name] = (unit, place.activation, was, beginning.name)
+            if self.groups > 1 and "channel_dim" not in self.options:
+                self.divided[place.name] = told_of_groups(place, self.net)
         setattr(place.holder, place.attr, unit)
         if isinstance(place.holder, nn.TransformerEncoderLayer):
             place.holder.activation_relu_or_gelu = 0  # or evaluation would not call the unit

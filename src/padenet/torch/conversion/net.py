@@ -7,12 +7,29 @@ from torch import fx, nn
 
 from padenet.torch.conversion.activations import Activation, read_module
 from padenet.torch.conversion.formulas import formula_of, identify, inside
+from padenet.torch.conversion.reading.calls import defaults_of
 from padenet.torch.conversion.reading.flow import Flow
 from padenet.torch.conversion.reading.operations import WRAPPERS, is_torch
 from padenet.torch.conversion.reading.source import can_decorate, read
 from padenet.torch.conversion.reading.stored import reached_by
 from padenet.torch.conversion.reading.values import Frame, Value
 from padenet.torch.conversion.roles import Net
+
+
+def _inside_out(root: nn.Module) -> list[nn.Module]:
+    """Every module once, after all that it holds, also where several hold it."""
+    found: list[nn.Module] = []
+    seen: set[nn.Module] = set()
+
+    def visit(module: nn.Module) -> None:
+        seen.add(module)
+        for child in module.children():
+            if child not in seen:
+                visit(child)
+        found.append(module)
+
+    visit(root)
+    return found
 
 
 class Forwards(Flow):
@@ -34,7 +51,7 @@ class Forwards(Flow):
             found = read_module(module)
             if found is not None:
                 self.whole[module] = found
-        for module in reversed(list(root.modules())):
+        for module in _inside_out(root):
             if module not in self.whole:
                 self.read_module(module)
         for module, returned in self.net.returns.items():
@@ -78,6 +95,9 @@ class Forwards(Flow):
         env: dict[str, Value] = {names[0]: self.const(module)} if names else {}
         inputs = {a: self.new("input", data=a) for a in names[1:]}
         inputs |= {a.arg: self.new("input", data=a.arg) for a in arguments.kwonlyargs}
+        for name, held in defaults_of(inner).items():
+            if name in inputs:
+                self.hints[inputs[name]] = (held, f"it is the default of the argument {name}")
         env |= inputs
         if arguments.vararg:
             env[arguments.vararg.arg] = self.new("each", [self.new("input", data="*")])

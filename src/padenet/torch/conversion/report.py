@@ -23,7 +23,7 @@ class Replaced(NamedTuple):
 
     ``rms`` and ``max_error`` are over ``interval``: [-3, 3], or with ``calibrate`` the ``inputs``
     that the unit saw, of which there were so many, and all between. ``at_6`` and ``at_10`` are the
-    greater |error| at -6 and 6, at -10 and 10. ``warning`` is "" where there is none.
+    greater |error| at -6 and 6, at -10 and 10. ``warning`` and ``note`` are "" where there is none.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Replaced(NamedTuple):
     interval: tuple[float, float] = (-NEAR, NEAR)
     inputs: int | None = None
     warning: str = ""
+    note: str = ""
 
 
 class Left(NamedTuple):
@@ -59,6 +60,7 @@ class Report:
             lines.append("  " + "  ".join(cells).rstrip())
         for label, entries in (
             ("warning", [(r.warning, r.name) for r in self.replaced if r.warning]),
+            ("note", [(r.note, r.name) for r in self.replaced if r.note]),
             ("left", [(entry.why, entry.name) for entry in self.left]),
         ):
             lines += [f"  {label}: {line}" for line in _by_reason(entries)]

@@ -7,6 +7,7 @@ it is divided by what is computed from itself, and it leaves the model where the
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from torch import nn
 
@@ -18,6 +19,8 @@ GATE = "multiplies another tensor: a gate"
 NORMAL = "is divided by what comes of it: it normalises"
 UNKNOWN = "what becomes of it cannot be seen"
 HIDDEN = "hidden"
+CHANCE = "is taken as a probability"
+CHANCES = {"bernoulli", "bernoulli_", "multinomial", "binary_cross_entropy"}
 DEEPEST = 6  # containers in containers
 SCALES = {"add", "sub", "mul", "div", "neg", "to"}
 OUTRIGHT = (nn.Sigmoid, nn.Tanh)
@@ -34,6 +37,20 @@ class Net:
     calls: dict[nn.Module, list[Value]] = field(default_factory=dict)
     hidden_modules: set[nn.Module] = field(default_factory=set)  # torch's, which do not gate
     returned: dict[Value, list[nn.Module]] = field(default_factory=dict)  # ``returns``, inverted
+    back: dict[nn.Module, bool] = field(default_factory=dict)  # see ``gives_back``
+
+    @cached_property
+    def owners(self) -> dict[Value, tuple[nn.Module, str]]:
+        """``inputs``, inverted, when all forwards have been followed."""
+        return {v: (module, name) for module, ins in self.inputs.items() for name, v in ins.items()}
+
+    def before(self, value: Value) -> list[Value]:
+        """What ``value`` is made of, also in a child and in the forwards that call this one."""
+        if value.op == "call" and value.data in self.returns:
+            return [self.returns[value.data]]
+        if value in self.owners:
+            return [arg for _, arg in self.given(*self.owners[value])]
+        return value.args
 
     def given(self, module: nn.Module, name: str) -> Iterator[tuple[Value, Value]]:
         """Each call of ``module``, and what it gives for the argument ``name``."""
@@ -58,13 +75,18 @@ def why_left(activation: Activation, values: Iterable[Value], net: Net) -> str:
         return GATE
     if OUTPUT in roles and (outright or HIDDEN not in roles):
         return OUTPUT
+    if CHANCE in roles and outright:
+        return CHANCE
     if UNKNOWN in roles and outright:
         return UNKNOWN
     return ""
 
 
-Path = tuple[tuple[int, str], ...]
-"""Where in nested containers a value is: its place and name in each, the innermost first."""
+Path = tuple[tuple[int, str | None], ...]
+"""Where in nested containers a value is: its place and name in each, the innermost first.
+
+The name is "" where there is none, None where neither name nor place is known.
+"""
 
 
 def find_roles(value: Value, net: Net) -> set[str]:
@@ -96,15 +118,14 @@ def _roles(v: Value, user: Value, path: Path, net: Net) -> list[str | tuple[Valu
     """What one user makes of ``v``, or the values in which that shows."""
     if user.op == "pack":
         count = len(user.args) - len(user.keys)
-        names = ["", *user.keys] if user.keys else [""]
+        unnamed = None if user.data in ("dict", "bag") else ""
+        names = [*[unnamed] * count, *user.keys]
         return [
-            (user, ((i, names[i - count + 1] if i >= count and user.keys else ""), *path))
-            for i, arg in enumerate(user.args)
+            (user, (at, *path))
+            for at, arg in zip(enumerate(names), user.args, strict=True)
             if arg is v
         ]
-    if user.op == "join":
-        return [(user, path)]
-    if user.op == "each":
+    if user.op in ("join", "each"):
         return [(user, path)]
     if user.op == "move":
         return _take(user, path)
@@ -126,6 +147,8 @@ def _roles(v: Value, user: Value, path: Path, net: Net) -> list[str | tuple[Valu
         return [HIDDEN] if others else [(user, path)]
     if user.op == "other" and not user.known:
         return [UNKNOWN]
+    if user.op == "other" and user.data in CHANCES:
+        return [CHANCE]
     return [HIDDEN] if user.op != "meta" else []
 
 
@@ -134,6 +157,8 @@ def _take(user: Value, path: Path) -> list[str | tuple[Value, Path]]:
     if not path:
         return [(user, path)]
     what, (place, name) = str(user.data), path[0]
+    if name is None:
+        return [(user, path[1:])]
     if what.startswith(".") and name and what[1:] != name:
         return []
     if what.startswith("[") and what[1:-1] not in (str(place), name):
@@ -144,7 +169,7 @@ def _take(user: Value, path: Path) -> list[str | tuple[Value, Path]]:
 def _enter(v: Value, call: Value, path: Path, net: Net) -> list[str | tuple[Value, Path]]:
     child = call.data
     if child in net.hidden_modules:
-        return [HIDDEN]
+        return [CHANCE if isinstance(child, nn.BCELoss) else HIDDEN]
     inputs = net.inputs.get(child)
     if inputs is None:
         return [UNKNOWN]
@@ -173,7 +198,6 @@ def comes_from(value: Value, source: Value) -> bool:
 
 def is_quantised(value: Value, net: Net) -> bool:
     """What the activation is given comes from a quantised module or operation."""
-    owners = {v: (m, name) for m, inputs in net.inputs.items() for name, v in inputs.items()}
     seen: set[Value] = set()
     stack = list(value.args[:1])
     while stack:
@@ -188,12 +212,8 @@ def is_quantised(value: Value, net: Net) -> bool:
                 return True
             if kind != "DeQuantize" and not any(True for _ in v.data.parameters()):
                 stack += v.args
-        elif v.op == "call":
-            stack += [net.returns[v.data]] if v.data in net.returns else []
         elif v.op == "other" and str(v.data).startswith("quantize_per"):
             return True
-        elif v in owners:
-            stack += [arg for _, arg in net.given(*owners[v])]
-        else:
-            stack += v.args
+        elif v.op != "call" or v.data in net.returns:
+            stack += net.before(v)
     return False

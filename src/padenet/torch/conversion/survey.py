@@ -1,26 +1,32 @@
 """Every place of a model where a unit can go, and what is known about it."""
 
-import inspect
 from collections.abc import Iterator
 from keyword import iskeyword
-from types import BuiltinFunctionType, CodeType, FunctionType
+from types import BuiltinFunctionType, FunctionType
 
 import torch
 from torch import Tensor, nn
 
-from padenet.torch.conversion.activations import FUNCTIONS, NAMES, WITHOUT_START, Activation
+from padenet.torch.conversion.activations import (
+    FUNCTIONS,
+    NAMES,
+    WITHOUT_START,
+    Activation,
+)
+from padenet.torch.conversion.mentions import hooks_of, mentioned_in
 from padenet.torch.conversion.net import Forwards
 from padenet.torch.conversion.places import Place
 from padenet.torch.conversion.reading.objects import HOLDERS
+from padenet.torch.conversion.reading.stored import SEARCHES
 from padenet.torch.conversion.report import Left
 from padenet.torch.conversion.rewriting.in_place import is_lost, names_to_bind
 from padenet.torch.conversion.rewriting.sites import Site, find
 from padenet.torch.conversion.roles import OUTRIGHT, UNKNOWN, is_quantised, why_left
+from padenet.torch.conversion.tokens import LAYERS
 from padenet.torch.nn import PAU
 
 FUNCTION_TYPES = (FunctionType, BuiltinFunctionType)
-LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
-SEARCHES = {"getattr", "children", "named_children", "modules", "_modules"}
+LOOK_UPS = SEARCHES | {"getattr", "get_submodule", "vars", "__dict__", "eval", "exec"}
 
 
 class Survey:
@@ -58,12 +64,12 @@ class Survey:
         """What is not replaced because its text is not known, or not reached as the model is."""
         for path, parent in self.parents:
             why = self.flow.unread.get(parent)
-            code = getattr(getattr(type(parent), "forward", None), "__code__", None)
+            names = self.flow.reached[type(parent)].names if why else set()
             slots = any(c in self.flow.whole for c in parent._modules.values() if c is not None)
             functions = [
                 v for v in vars(parent).values() if isinstance(v, FUNCTION_TYPES) and v in FUNCTIONS
             ]
-            calls = slots or functions or (code is not None and NAMES & set(names_in(code)))
+            calls = slots or functions or NAMES & names
             if why and calls and parent not in self.flow.net.returns:
                 stays = "functions that it calls stay"
                 stays += ", a module is one unit however often it is called" if slots else ""
@@ -71,6 +77,9 @@ class Survey:
             self.left += [
                 Left(name_of(path), w) for module, w in self.found.odd if module is parent
             ]
+            for hook in hooks_of(parent):
+                if mentioned := ", ".join(mentioned_in(hook)):
+                    self.left.append(Left(name_of(path), f"{mentioned}: it is in a hook"))
             for module, activation, line in self.found.dead:
                 if module is parent:
                     why = f"{activation}: not reached as the model is set (line {line})"
@@ -131,7 +140,7 @@ class Survey:
         if not sites and parent is not self.holder and not isinstance(parent, LAYERS):
             first.why = UNKNOWN if issubclass(found.kind.module, OUTRIGHT) else ""
             if self._knows(parent):
-                first.why = "no forward calls it by this name"
+                first.why = self._why_unseen(parent, attr, child)
         yield self._judge(first)
         for site in more:
             inner = paths[parent].removeprefix(paths[site.module]).strip(".")
@@ -140,16 +149,22 @@ class Survey:
             name = name_of(f"{paths[site.module]}.{new}")
             yield self._judge(Place(name, site.module, new, found, like, child, first, (site,)))
 
+    def _why_unseen(self, parent: nn.Module, attr: str, child: nn.Module) -> str:
+        flow = self.flow
+        reached = flow.fetched.get((parent, attr))
+        if reached or flow.given_away & {parent, child}:
+            return "its call cannot be followed"
+        if reached is None:
+            return "no forward calls it by this name"
+        return "not reached as the model is set"
+
     def _knows(self, parent: nn.Module) -> bool:
         """Every forward can be read, and that of ``parent`` does not look for modules by name."""
         net, unread = self.flow.net, self.flow.unread
-        forward = inspect.unwrap(type(parent).forward)
-        code = getattr(forward, "__code__", None)
         return (
             parent in net.returns
-            and code is not None
             and all(module in net.returns for module in unread)
-            and not set(names_in(code)) & SEARCHES
+            and not self.flow.reached[type(parent)].names & LOOK_UPS
         )
 
     def _judge(self, place: Place) -> Place:
@@ -221,13 +236,6 @@ def _maker(site: Site) -> nn.Module | None:
         made: nn.Module = leaf.data if leaf.op == "call" else leaf.slot[0]._modules[leaf.slot[1]]  # type: ignore
         return made
     return None
-
-
-def names_in(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from names_in(constant)
 
 
 def name_of(path: str) -> str:

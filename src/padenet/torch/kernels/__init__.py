@@ -24,23 +24,29 @@ from padenet.torch.kernels import gpu, native, plain
 @dataclass(frozen=True)
 class Backend:
     module: ModuleType
+    device: str | None  # the only one that it is for
     refuses: Callable[..., str | None]  # why it cannot take (x, a, b), or None
     status: Callable[[], str]  # what it is here, for ``backends()``
 
 
 BACKENDS = {
-    "native": Backend(native, native.refuses, status),
-    "gpu": Backend(gpu, gpu.refuses, gpu.status),
-    "plain": Backend(plain, lambda x, a, b: None, lambda: "plain PyTorch, any device"),
+    "native": Backend(native, "cpu", native.refuses, status),
+    "gpu": Backend(gpu, "cuda", gpu.refuses, gpu.status),
+    "plain": Backend(plain, None, lambda x, a, b: None, lambda: "plain PyTorch, any device"),
+}
+"""In the order in which they are asked."""
+
+_KERNELS = {
+    device: [(b.refuses, b.module) for b in BACKENDS.values() if b.device == device]
+    for device in ("cpu", "cuda")
 }
 
 
 def pick(x: Tensor, a: Tensor, b: Tensor) -> ModuleType:
     """The first backend that takes these tensors."""
-    if x.is_cuda:
-        return gpu if gpu.refuses(x, a, b) is None else plain
-    if native.refuses(x, a, b) is None:
-        return native
+    for refuses, kernel in _KERNELS["cuda" if x.is_cuda else "cpu"]:
+        if refuses(x, a, b) is None:
+            return kernel
     if x.is_cpu:
         _warn_if_missing()
     return plain

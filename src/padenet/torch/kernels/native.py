@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from padenet.core import native
-from padenet.core.forms import Spec
+from padenet.core.forms import FORMS, Spec
 from padenet.core.native import MAX_DEGREE, MAX_RANK, missing
 from padenet.torch.kernels.layout import is_one_number, memory_order, same_layout
 
@@ -95,7 +95,7 @@ def _call(
         (x.data_ptr(), dy, out.data_ptr(), a.data_ptr(), b.data_ptr(), da, db),
         (outer, channels, inner, groups),
         (DTYPES[x.dtype], DTYPES[a.dtype]),
-        (a.numel() // groups - 1, b.numel() // groups - spec.constant),
+        (a.numel() // groups - 1, b.numel() // groups - FORMS[spec.form].constant),
         spec,
         torch.get_num_threads(),
         one_number,

@@ -146,13 +146,12 @@ class _Pieces:
         z = torch.abs(x, out=z) if flags.per_term else x
         dP = _horner(self.a, x, P, dP)
         dA = _horner(self.d, z, A, dA)
-        if flags.around:
-            torch.sign(A, out=s)
+        if flags.per_term or flags.around:
+            torch.sign(x if flags.per_term else A, out=s)
             A.abs_()
-        elif flags.per_term:
-            torch.sign(x, out=s)
         r = A.add_(self.spec.q).reciprocal_()
         F = P.mul_(r)  # times s where there is one, from here on
+        first = [(F * r * g).sum(1)] if self.spec.constant and flags.per_term else None  # without
         if flags.around or flags.per_term:
             F.mul_(s)
         slope = torch.addcmul(dP, dA, F, value=-1, out=s)
@@ -165,7 +164,7 @@ class _Pieces:
             slope.mul_(ga)
             gb = F.mul_(ga)
         da = [ga.sum(1), *(ga.mul_(x).sum(1) for _ in self.a[1:])]
-        db = [gb.sum(1)] if self.spec.constant else []
+        db = first or [gb.sum(1)] * self.spec.constant
         db += [gb.mul_(z if k else x).sum(1) for k in range(len(self.d) - 1)]
         if flags.per_term:
             db = [

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
@@ -18,6 +18,7 @@ from padenet.torch.conversion.activations import (
     has_plain_call,
     read_module,
 )
+from padenet.torch.conversion.mentions import is_autograd
 from padenet.torch.conversion.reading import operations as known
 from padenet.torch.conversion.reading.objects import HOLDERS, Chain
 from padenet.torch.conversion.reading.source import Source, can_decorate, read
@@ -27,6 +28,13 @@ from padenet.torch.conversion.reading.values import Frame, Value
 DEPTH = 12
 CHECKPOINTS = {torch.utils.checkpoint.checkpoint}
 NEVER = {torch.jit.is_scripting, torch.jit.is_tracing, torch.compiler.is_compiling}
+
+
+def defaults_of(function: Any) -> dict[str, Any]:
+    """What its arguments are where they are not given."""
+    code, values = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[: code.co_argcount][code.co_argcount - len(values) :]
+    return {**dict(zip(names, values, strict=True)), **(function.__kwdefaults__ or {})}
 
 
 class Calls(Tensors):
@@ -40,7 +48,7 @@ class Calls(Tensors):
         if callee.op == "join" and callee.args and all(a.op == "const" for a in callee.args):
             return self.new("join", [self.call(c, args, given) for c in callee.args])
         if callee.op != "const":
-            return self.call_unknown(str(callee.data), [callee, *args], given)
+            return self.call_value(callee, args, given)
         f = callee.data
         if isinstance(f, Chain) and len(args) == 1:
             value = args[0]
@@ -55,16 +63,21 @@ class Calls(Tensors):
             return self.call_module(callee, args, given)
         if isinstance(f, MethodType) and isinstance(f.__self__, nn.Module):
             return self.call_method(f, args, given)
+        if isinstance(f, MethodType) and is_autograd(f.__self__):
+            name = f"{f.__self__.__name__}.{f.__name__}"
+            return self.call_unknown(name, args, given, f.__self__)
         if isinstance(f, MethodType) and isinstance(f.__self__, type):
             return self.call(self.const(f.__func__), [self.const(f.__self__), *args], given)
         try:
             hash(f)
         except TypeError:
-            return self.call_unknown(str(f), args, given)
+            return self.call_unknown(type(f).__name__, args, given, f)
         if f in CHECKPOINTS and args:
             keep = {k: v for k, v in given.items() if k not in ("use_reentrant", "context_fn")}
             self.impure += 1
             return self.call(args[0], args[1:], keep)
+        if isinstance(f, type) and f in MODULES:
+            self.tell(f"{f.__name__}: it is made in the forward")
         if f in NEVER:
             return self.const(False)
         if f in FUNCTIONS:
@@ -78,29 +91,44 @@ class Calls(Tensors):
             return self.apply(known.short(f), f, args, given)
         if f in known.LOOKS:
             return self.new("meta")
+        if f is getattr and len(args) > 1:
+            return self.look_up(args)
         name = known.short(f)
         if name in METHODS and f is getattr(torch.Tensor, name) and args:
             return self.activation(name, f, args, given)
         if name == "forward":  # a class's, called with a module
             self.ask(args, "class")
+        if f in (eval, exec):
+            return self.call_unknown(name, [*args, *self.frame.env.values()], given)
+        if isinstance(f, torch.jit.ScriptFunction):
+            return self.call_unknown(f"{f.name}, a scripted function,", args, given, f)
         if known.is_torch(f):
             return self.step(known.short(f), f, args, given)
         if f in (enumerate, zip, reversed, list, tuple, iter, sorted, next, range, dict):
-            return self.iterate(f, args)
+            return self.iterate(f, args, given)
         if known.is_python(f):
             source = read(f)
             if isinstance(source, Source) and not hasattr(f, "__wrapped__"):
                 why = f"{f.__qualname__}, a function outside the class"
                 return self.inline(source, None, why, args, given)
-            return self.call_unknown(f.__qualname__, args, given)
+            return self.call_unknown(f.__qualname__, args, given, f)
         if isinstance(f, type) and not issubclass(f, nn.Module) and f not in (map, filter):
             self.impure += 1
             value = self.new("pack", every, "object")
             value.keys = tuple(given)
+            self.hints[value] = (f, f"{name} is made in the forward")
+            self.give_away(every, name)
             return value
-        made = self.call_unknown(name, args, given)
-        if isinstance(f, type) and f in MODULES:
-            self.tell(made, f"{name}: it is made in the forward")
+        return self.call_unknown(name or type(f).__name__, args, given, f)
+
+    def look_up(self, args: list[Value]) -> Value:
+        """``getattr`` of what is not known, or by a name that is not."""
+        made = self.call_unknown("getattr", args, {})
+        name = args[1].data if args[1].is_const() else self.hints.get(args[1], (None, ""))[0]
+        holder = args[0].data if args[0].is_const() else torch.Tensor
+        if isinstance(name, str) and not isinstance(holder, nn.Module):
+            found = inspect.getattr_static(holder, name, None)
+            self.hints[made] = (found, "it is looked up by getattr as the model runs")
         return made
 
     def look(self, f: Any, args: list[Value]) -> None:
@@ -127,21 +155,18 @@ class Calls(Tensors):
             if value.is_const(nn.Module) and value.data in self.whole:
                 self.odd[value.data] = f"a forward asks for its {what}"
 
-    def call_unknown(self, name: str, args: list[Value], given: dict[str, Value]) -> Value:
-        every = [*args, *given.values()]
-        made = self.unknown(name, every)
-        for value in every:
-            if value.op == "closure":
-                self.call_closure(value, [], {})
-            elif value.is_const(Hashable) and value.data in FUNCTIONS:
-                self.tell(made, f"{value.data.__name__}: it is given to {name}")
-        return made
-
-    def iterate(self, f: Any, args: list[Value]) -> Value:
+    def iterate(self, f: Any, args: list[Value], given: dict[str, Value]) -> Value:
+        if f is dict and given:
+            value = self.new("pack", [*map(self.each, args), *given.values()], "dict")
+            value.keys = () if args else tuple(given)
+            return value
         if f is range or not args:
             return self.new("meta") if f is range else self.pack([])
         if f is next:
-            return self.each(args[0])
+            return self.new("join", [self.each(args[0])])  # another one each time
+        if f is sorted and args[0].op == "pack":
+            self.give_away(list(given.values()), "sorted")
+            return self.new("pack", args[0].args, "bag")
         if f in (list, tuple, sorted, dict) and args[0].op in ("pack", "each", "meta"):
             return args[0]
         parts = [self.each(a) for a in args]
@@ -161,7 +186,7 @@ class Calls(Tensors):
         inner = inspect.unwrap(function)
         source = read(inner)
         if known.is_torch(function) or isinstance(source, str) or len(self.stack) > DEPTH:
-            return self.call_unknown(known.short(function), args, given)
+            return self.call_unknown(known.short(function), args, given, function)
         name, why = source.private(function.__name__), ""
         before, self.impure = self.impure, self.impure + (inner is not function)
         if not can_decorate(function, inner):
@@ -174,11 +199,11 @@ class Calls(Tensors):
         return self.inline(source, module, why, [first, *args], given, before)
 
     def call_closure(self, f: Value, args: list[Value], given: dict[str, Value]) -> Value:
-        tree, outer = f.data
+        tree, outer, defaults = f.data
         source = Source(tree, outer.source.name, outer.source.function)
         if tree in self.stack or len(self.stack) > DEPTH:
             return self.call_unknown("closure", args, given)
-        env = self.bind_arguments(source, None, args, given)
+        env = self.bind_arguments(source, defaults, args, given)
         frame = Frame(source, outer.module, outer.method, env, outer.why, outer.loops, outer=outer)
         self.stack.append(tree)
         value = self.follow(frame)
@@ -194,10 +219,13 @@ class Calls(Tensors):
         given: dict[str, Value],
         before: int | None = None,
     ) -> Value:
-        if len(self.stack) > DEPTH or (key := (source.tree, module)) in self.stack:
-            return self.call_unknown(source.function.__qualname__, args, given)
-        env = self.bind_arguments(source, source.function, args, given)
-        name = source.private(source.function.__name__)
+        f, key = source.function, (source.tree, module)
+        if key in self.stack:
+            return self.call_unknown(f.__qualname__, args, given)
+        if len(self.stack) > DEPTH:
+            return self.call_unknown(f.__qualname__, args, given, f)
+        env = self.bind_arguments(source, defaults_of(f), args, given)
+        name = source.private(f.__name__)
         before = self.impure if before is None else before
         self.stack.append(key)
         value = self.follow(Frame(source, module, name, env, why))
@@ -205,18 +233,15 @@ class Calls(Tensors):
         return value if self.impure == before else self.new("join", [value])
 
     def bind_arguments(
-        self, source: Source, function: Any, args: list[Value], given: dict[str, Value]
+        self, source: Source, defaults: dict[str, Any], args: list[Value], given: dict[str, Value]
     ) -> dict[str, Value]:
-        """Names of a function by what it is called with."""
+        """Names of a function by what it is called with. ``defaults`` may be values."""
         a = source.tree.args
         names = [p.arg for p in (*a.posonlyargs, *a.args)]
         env: dict[str, Value] = {}
         rest = self.new("meta")
         if any(v.op == "each" for v in args) or "**" in given:
-            rest = self.new("other", [*args, *given.values()], "arguments")
-        defaults = dict(getattr(function, "__kwdefaults__", None) or {})
-        values = getattr(function, "__defaults__", None) or ()
-        defaults |= dict(zip(names[len(names) - len(values) :], values, strict=True))
+            rest = self.unknown("arguments", [*args, *given.values()])
         spread = any(v.op == "each" for v in args)
         for i, name in enumerate([*names, *(p.arg for p in a.kwonlyargs)]):
             if spread and i >= next(k for k, v in enumerate(args) if v.op == "each"):
@@ -226,7 +251,8 @@ class Calls(Tensors):
             elif name in given:
                 env[name] = given[name]
             elif name in defaults and rest.op == "meta":
-                env[name] = self.object_of(defaults[name])
+                held = defaults[name]
+                env[name] = held if isinstance(held, Value) else self.object_of(held)
             else:
                 env[name] = rest
         if a.vararg:
@@ -249,15 +275,23 @@ class Calls(Tensors):
             self.odd[child] = "it is called with more than a tensor"
         plain = has_plain_call(child) and not has_hooks(child)
         if isinstance(child, known.MOVING_MODULES) and every and plain:
-            return self.new("move", every[:1], type(child).__name__)
+            value = self.new("move", every[:1], type(child).__name__)
+            if getattr(child, "inplace", False):
+                self.writes.append((value, every[0]))
+                self.rebind(every[0], value)
+            return value
         if not has_plain_call(child):
-            return self.call_unknown(type(child).__name__, args, given)
+            return self.call_unknown(
+                f"{type(child).__name__}.__call__", args, given, type(child).__call__
+            )
         value = self.new("call", every, child)
+        if getattr(child, "inplace", False) and every:
+            self.writes.append((value, every[0]))
         value.keys, value.slot = tuple(given), callee.slot
         if child in self.formulas and len(every) == 1 and plain:
             value.function = self.formulas[child]
         else:
             self.impure += 1
         if read_module(child) is not None and child not in self.whole and plain:
-            self.tell(value, f"{type(child).__name__}: it is no child of a module")
+            self.tell(f"{type(child).__name__}: it is no child of a module")
         return value

@@ -45,8 +45,11 @@ class Expressions(Calls):
         elif isinstance(target, ast.Subscript):
             base = self.eval(target.value)
             key = self.eval(target.slice)
-            if base.op == "pack" and base.data == "dict":
-                base.keys += (key.data if key.is_const(str) else "",)
+            if base.op == "pack":
+                if base.data == "dict" and key.is_const(str):
+                    base.keys += (key.data,)
+                else:
+                    base.data, base.keys = "bag", ()
             self.writes.append((self.new("other", [value]), base))
             self.put(base, value, ast.unparse(target))
         elif isinstance(target, ast.Attribute):
@@ -145,16 +148,22 @@ class Expressions(Calls):
     on_Set = on_Tuple
 
     def on_Dict(self, node: ast.Dict) -> Value:
-        keys = [self.eval(k) if k is not None else self.const(None) for k in node.keys]
-        value = self.new("pack", [self.eval(v) for v in node.values], "dict")
-        if all(k.is_const(str) for k in keys):
-            value.keys = tuple(k.data for k in keys)
+        pairs = [
+            (k and self.eval(k), self.eval(v)) for k, v in zip(node.keys, node.values, strict=True)
+        ]
+        parts = [value if key else self.each(value) for key, value in pairs]  # {**value}
+        value = self.new("pack", parts, "dict")
+        if all(k and k.is_const(str) for k, _ in pairs):
+            value.keys = tuple(k.data for k, _ in pairs if k)
         return value
 
     def on_Starred(self, node: ast.Starred) -> Value:
         return self.new("each", [self.each(self.eval(node.value))])
 
     def on_JoinedStr(self, node: ast.JoinedStr) -> Value:
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                self.eval(part.value)
         return self.new("meta")
 
     def on_IfExp(self, node: ast.IfExp) -> Value:
@@ -198,10 +207,12 @@ class Expressions(Calls):
         name = type(operation).__name__
         if name in BINARY and not {x.op, y.op} & {"pack", "each", "closure"}:
             return self.apply(AFFINE.get(name, name.lower()), BINARY[name], [x, y])
-        if x.op == "pack" and y.op == "pack":
-            return self.new("pack", [*x.args, *y.args], "list")
         if name == "MatMult":
             return self.new("product", [x, y], "matmul")
+        if "pack" in (x.op, y.op):
+            parts = [part for v in (x, y) for part in (v.args if v.op == "pack" else [v])]
+            ordered = name == "Add" and x.data == y.data == "list"
+            return self.new("pack", parts, "list" if ordered else "bag")
         return self.new("other", [x, y], name)
 
     def on_Compare(self, node: ast.Compare) -> Value:
@@ -225,7 +236,12 @@ class Expressions(Calls):
         return self.closure(node)
 
     def closure(self, tree: Any) -> Value:
-        return self.new("closure", data=(tree, self.frame))
+        a = tree.args
+        names = [p.arg for p in (*a.posonlyargs, *a.args)]
+        pairs = [*zip(names[len(names) - len(a.defaults) :], a.defaults, strict=True)]
+        pairs += [(p.arg, d) for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d]
+        defaults = {name: self.eval(node) for name, node in pairs}
+        return self.new("closure", data=(tree, self.frame, defaults))
 
     def on_ListComp(self, node: Any) -> Value:
         env = dict(self.frame.env)

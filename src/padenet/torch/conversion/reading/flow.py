@@ -5,11 +5,12 @@ once. What is not understood becomes an unknown value, and so does what comes of
 """
 
 import ast
+import contextlib
 import sys
 from collections.abc import Hashable
 from typing import Any
 
-from padenet.torch.conversion.activations import FUNCTIONS
+from padenet.torch.conversion.activations import FUNCTIONS, NAMES
 from padenet.torch.conversion.reading.expressions import Expressions
 from padenet.torch.conversion.reading.operations import PLAIN
 from padenet.torch.conversion.reading.values import Frame, Value
@@ -63,7 +64,7 @@ class Flow(Expressions):
         for child in ast.iter_child_nodes(s):
             if isinstance(child, ast.expr):
                 self.eval(child)
-        self.impure += isinstance(s, (ast.Assert, ast.Raise, ast.Delete))
+        self.impure += isinstance(s, (ast.Assert, ast.Raise))
         if isinstance(s, (ast.Global, ast.Nonlocal)):
             self.impure += 1
             for name in s.names:
@@ -98,6 +99,15 @@ class Flow(Expressions):
                 record.target = name
                 return
 
+    def do_Delete(self, s: ast.Delete) -> bool:
+        self.impure += 1
+        for target in s.targets:
+            base = self.eval(target.value) if isinstance(target, ast.Subscript) else None
+            if base is not None and base.op == "pack":
+                base.data, base.keys = "bag", ()
+                base.add(self.new("join", base.args))
+        return True
+
     def do_AugAssign(self, s: ast.AugAssign) -> bool:
         target: Any = ast.copy_location(type(s.target)(**dict(ast.iter_fields(s.target))), s.target)
         target.ctx = ast.Load()
@@ -110,6 +120,7 @@ class Flow(Expressions):
             self.frame.env[s.target.id] = value
             self.record(s, value, s.target.id)
         else:
+            self.writes.append((value, x))
             self.bind(s.target, value)
         return True
 
@@ -134,7 +145,17 @@ class Flow(Expressions):
         return True
 
     def do_FunctionDef(self, s: ast.FunctionDef) -> bool:
-        self.frame.env[s.name] = self.closure(s)
+        made = self.closure(s)
+        for decorator in s.decorator_list:
+            made = self.call(self.eval(decorator), [made], {})
+        self.frame.env[s.name] = made
+        return True
+
+    def do_ClassDef(self, s: ast.ClassDef) -> bool:
+        self.frame.env[s.name] = self.unknown(s.name)
+        names = {getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(s)} & NAMES
+        if names:
+            self.tell(f"{', '.join(sorted(names))}: {s.name} is a class made in the forward")
         return True
 
     def do_If(self, s: ast.If) -> bool:
@@ -183,7 +204,10 @@ class Flow(Expressions):
                 env[name] = self.new("join", [before[name], after])
         for name in stored & env.keys() - before.keys():
             env[name] = self.changing(name, env[name])
-        self.block(s.orelse)
+        broken = dict(env)
+        reached = self.block(s.orelse)
+        if any(isinstance(n, ast.Break) for part in s.body for n in ast.walk(part)):
+            self.frame.env = self.merge([broken, self.frame.env]) if reached else broken
 
     def changing(self, name: str, value: Value) -> Value:
         """What a loop sets anew: a number or a function that is another one each time."""
@@ -193,7 +217,7 @@ class Flow(Expressions):
             return value
         made = self.unknown(name)
         if value.is_const(Hashable) and value.data in FUNCTIONS:
-            self.tell(made, f"{value.data.__name__}: a loop sets {name}")
+            self.tell(f"{value.data.__name__}: a loop sets {name}")
         return made
 
     def do_With(self, s: ast.With) -> bool:
@@ -201,11 +225,32 @@ class Flow(Expressions):
             value = self.eval(item.context_expr)
             if item.optional_vars:
                 self.bind(item.optional_vars, value)
-        return self.block(s.body)
+        before = dict(self.frame.env)
+        reached = self.block(s.body)
+        if any(i.optional_vars is None and self.suppresses(i.context_expr) for i in s.items):
+            stopped = self.interrupted(before, s.body)
+            self.frame.env = self.merge([self.frame.env, stopped]) if reached else stopped
+            return True
+        return reached
+
+    def suppresses(self, node: ast.expr) -> bool:
+        found = self.frame.values.get(node)
+        return found is not None and self.hints.get(found, (None,))[0] is contextlib.suppress
+
+    def interrupted(self, before: dict[str, Value], body: list[ast.stmt]) -> dict[str, Value]:
+        """What names are where ``body``, which has been followed, ended at any of its steps."""
+        env, after = dict(before), self.frame.env
+        names = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and is_store(n)}
+        for name in names & after.keys():
+            values = [e[name] for e in (before, after) if name in e]
+            env[name] = self.new("join", dict.fromkeys(values))
+        return env
 
     def do_Try(self, s: ast.Try) -> bool:
-        start = dict(self.frame.env)
-        reached = self.block(s.body) and self.block(s.orelse)
+        before = dict(self.frame.env)
+        reached = self.block(s.body)
+        start = self.interrupted(before, s.body)
+        reached = reached and self.block(s.orelse)
         results = [self.frame.env] if reached else []
         for handler in s.handlers:
             self.frame.env = dict(start)

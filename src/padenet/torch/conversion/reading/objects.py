@@ -30,6 +30,8 @@ class Objects:
     frame: Frame
     home: nn.Module | None = None
     call: Callable[[Value, list[Value], dict[str, Value]], Value]
+    tell: Callable[[str], None]
+    hints: dict[Value, tuple[Any, str]]
 
     def __init__(self) -> None:
         self.whole: dict[nn.Module, Activation] = {}
@@ -40,6 +42,7 @@ class Objects:
         self.odd: dict[nn.Module, str] = {}  # activations that a unit cannot stand for, and why
         self.stored: set[str] = set()  # names of attributes that a forward sets
         self.slots: dict[nn.Module, Slot] = {}  # where each is held first
+        self.fetched: dict[Slot, bool] = {}  # by forwards; False: never where it is reached
         self.clock = self.impure = self.depth = 0
         self.dead = False
         self.stack: list[Any] = []
@@ -61,11 +64,6 @@ class Objects:
         value.known = False
         self.impure += 1
         return value
-
-    def tell(self, value: Value, why: str) -> None:
-        """The report says that an activation is left, and why."""
-        value.activation = why
-        self.made.append(value)
 
     def pack(self, parts: list[Value]) -> Value:
         return self.new("pack", parts, "list")
@@ -122,7 +120,9 @@ class Objects:
             return self.new("tensor", data=found)
         if isinstance(holder, (list, tuple, dict)) and name in ("items", "values", "keys"):
             return self.const(getattr(holder, name))
-        return self.new("meta", data=name)
+        value = self.new("meta", data=name)
+        self.hints[value] = (found, f"{name} belongs to an object that is no module")
+        return value
 
     def object_of(self, found: Any) -> Value:
         return (
@@ -150,7 +150,7 @@ class Objects:
             plain = isinstance(held, (bool, int, float, str))
             value = self.new("meta") if plain else self.unknown(name)
             if isinstance(held, Hashable) and held in FUNCTIONS:
-                self.tell(value, f"{held.__name__}: a forward sets {name}")
+                self.tell(f"{held.__name__}: a forward sets {name}")
             return value
         if name in own:
             return self.object_of(own[name])
@@ -170,6 +170,7 @@ class Objects:
     def child(self, holder: nn.Module, name: str) -> Value:
         value = self.const(holder._modules[name])
         value.slot = (holder, name)
+        self.fetched[value.slot] = self.fetched.get(value.slot, False) or not self.dead
         return value
 
     def members(self, base: Value) -> list[Value]:
@@ -199,6 +200,8 @@ class Objects:
         return self.new("meta") if value.op == "meta" else self.new("move", [value], "unbind")
 
     def unpack(self, value: Value, count: int) -> list[Value] | None:
+        if value.op == "pack" and value.data == "bag" and value.args:
+            return [self.one_of(list(value.args))] * count
         if value.op == "pack" and len(value.args) == count:
             return list(value.args)
         if value.op == "each":
@@ -233,8 +236,11 @@ class Objects:
             return self.one_of(found)
         if base.op in ("pack", "each"):
             if index.is_const(int) and base.data == "list" and index.data < len(base.args):
-                return base.args[index.data]
-            if index.op != "const":
+                found = base.args[index.data]  # a loop may set it anew, later on
+                return (
+                    self.new("join", [found]) if self.frame.loops and found.op != "const" else found
+                )
+            if index.op != "const" or base.data == "bag":
                 return self.each(base)
         if base.op == "meta":
             return base

@@ -36,16 +36,23 @@ MOVES = _names(
     " repeat_interleave pad roll flip gather index_select take_along_dim masked_select contiguous"
     " clone interpolate upsample dropout dropout1d dropout2d dropout3d alpha_dropout"
     " feature_alpha_dropout unfold data real broadcast_to atleast_1d atleast_2d atleast_3d tril"
-    " triu masked_fill masked_fill_ copy_ broadcast_tensors pixel_shuffle nan_to_num"
+    " triu masked_fill masked_fill_ copy_ broadcast_tensors pixel_shuffle nan_to_num positive"
+    " adjoint mH H as_strided hsplit vsplit dsplit unsafe_chunk unsafe_split view_as_real"
+    " view_as_complex"
 )
 """Results hold numbers of the input, in another place, or left out."""
 CASTS = _names("to float double half bfloat16 type_as type cpu cuda")
 ALIASES = _names(
     "getitem view view_as reshape flatten unflatten ravel transpose permute movedim t T mT chunk"
     " split tensor_split unbind narrow select squeeze unsqueeze expand expand_as detach diagonal"
-    " swapaxes swapdims contiguous data real unfold broadcast_to dropout to float join pack"
+    " swapaxes swapdims contiguous data real unfold broadcast_to to moveaxis positive adjoint mH H"
+    " as_strided hsplit vsplit dsplit unsafe_chunk unsafe_split atleast_1d atleast_2d atleast_3d"
+    " broadcast_tensors view_as_real view_as_complex reshape_as"
+    " dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout"
+    " Identity Flatten Unflatten Dropout Dropout1d Dropout2d Dropout3d AlphaDropout"
+    " FeatureAlphaDropout"
 )
-"""Moves whose result may share memory with their input."""
+"""Moves, by function or module, whose result may share memory with their input."""
 META = _names(
     "shape size dim ndim ndimension numel device dtype requires_grad is_cuda stride layout grad_fn"
     " nelement element_size is_floating_point names is_contiguous training"
@@ -53,6 +60,8 @@ META = _names(
 FOLDED = {float, int, bool, abs, min, max, round, torch.tensor, torch.as_tensor, getattr}
 """Called with constants only they give one."""
 CHANGERS = _names("append extend insert add update setdefault appendleft put")
+SHUFFLERS = _names("pop popitem popleft remove clear reverse sort rotate")
+"""Methods after which the order of a container is not known."""
 LOOKS = {len, isinstance, hasattr, id, repr, str, type, callable, issubclass}
 OF_MODULES = frozenset(dir(nn.Module()))
 """What every module has, a unit too."""

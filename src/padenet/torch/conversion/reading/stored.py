@@ -37,7 +37,7 @@ def reached_by(cls: type) -> Reached:
     names, seen = ["forward"], {"forward", "__init__"}
     while names:
         for function in _functions(cls, names.pop()):
-            for code in _codes(function.__code__):
+            for code in codes(function.__code__):
                 steps = dis.get_instructions(code)
                 found.stores.update(str(i.argval) for i in steps if i.opname in STORES)
                 found.names.update(code.co_names)
@@ -58,8 +58,9 @@ def _functions(cls: type, name: str) -> Iterator[FunctionType]:
                 yield inner
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def codes(code: CodeType) -> Iterator[CodeType]:
+    """``code`` and all that is inside of it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _codes(constant)
+            yield from codes(constant)

@@ -1,21 +1,17 @@
 """What an operation of torch's gives: an activation, a step of a formula, a move, or unknown."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from padenet.torch.conversion.activations import METHODS, Activation, Unknown, read_call
 from padenet.torch.conversion.reading import operations as known
-from padenet.torch.conversion.reading.objects import Objects
 from padenet.torch.conversion.reading.values import Value, has_data
+from padenet.torch.conversion.unfollowed import Unfollowed
 
 
-class Tensors(Objects):
+class Tensors(Unfollowed):
     """Operations on tensors, as functions and methods, and what is written in place."""
-
-    call_unknown: Callable[[str, list[Value], dict[str, Value]], Value]
-    call_closure: Callable[[Value, list[Value], dict[str, Value]], Value]
 
     def activation(
         self, function: Any, f: Any, args: list[Value], given: dict[str, Value]
@@ -25,10 +21,15 @@ class Tensors(Objects):
         def plain(v: Value) -> Any:
             return v.data if v.is_const(*known.PLAIN) else Unknown(has_data(v))
 
+        starred = any(a.op == "each" for a in args)
         found = read_call(
             function, [plain(a) for a in args], {k: plain(v) for k, v in given.items()}
         )
-        if isinstance(found, str) and ({"out", "inplace"} & given.keys() or f.__name__[-1] == "_"):
+        if starred:
+            found = f"{known.short(f)}: it is called with *"
+        if isinstance(found, str) and (
+            starred or {"out", "inplace"} & given.keys() or f.__name__[-1] == "_"
+        ):
             value = self.write_out(known.short(f), [*args, *given.values()], given.get("out"))
             value.activation = found
             self.made.append(value)
@@ -53,14 +54,22 @@ class Tensors(Objects):
         if name in known.CHANGERS and base.op in ("pack", "each", "other", "input"):
             for value in (*args, *given.values()):
                 self.put_into(base, value)
-            return self.const(None)
+            return self.each(base) if name == "setdefault" else self.const(None)
         if base.op == "meta":
             return self.new("meta")
         if name in METHODS and not args and not given:
             return self.activation(name, getattr(torch.Tensor, name), [base], {})
-        if name in ("items", "values", "keys", "pop", "get") and base.op in ("pack", "each"):
+        if name in known.SHUFFLERS and base.op == "pack":
+            base.data, base.keys = "bag", ()
+        if name in ("pop", "popleft", "get") and base.op in ("pack", "each"):
+            return self.new("join", [self.each(base), *args[1:]])  # another one each time
+        if name in ("items", "values", "keys") and base.op in ("pack", "each"):
             return base if name != "items" else self.new("each", [self.each(base)])
         function = getattr(torch.Tensor, name, None)
+        if base in self.hints:  # made by a class that is known
+            return self.call_unknown(
+                name, [base, *args], given, getattr(self.hints[base][0], name, None)
+            )
         if function is None:
             return self.call_unknown(name, [base, *args], given)
         return self.step(name, function, [base, *args], given)
@@ -74,14 +83,17 @@ class Tensors(Objects):
         return value
 
     def put_into(self, base: Value, value: Value) -> None:
-        if base.op != "pack":
+        if base.op == "pack":
+            base.data, base.keys = "bag", ()
+        else:
             self.impure += 1
             self.new("store", [value], "a list")
         base.add(value)
 
     def step(self, name: str, f: Any, args: list[Value], given: dict[str, Value]) -> Value:
         """An operation of torch's, function or method, by name."""
-        written, plain = name.endswith("_"), name.rstrip("_")
+        flag = given.get("inplace", self.const(False))
+        written, plain = name.endswith("_") or not flag.is_const() or flag.data, name.rstrip("_")
         every = [*args, *given.values()]
         if plain in ("max", "min") and len(args) == 2 and args[1].op not in ("const", "meta"):
             plain, f = ("maximum", torch.maximum) if plain == "max" else ("minimum", torch.minimum)
@@ -102,9 +114,7 @@ class Tensors(Objects):
         else:
             value = self.new("other", every, name)
             self.impure += 1
-            for arg in every:
-                if arg.op == "closure":
-                    self.call_closure(arg, [], {})
+            self.give_away(every, name)
         if written and args:
             self.writes.append((value, args[0]))
             self.rebind(args[0], value)

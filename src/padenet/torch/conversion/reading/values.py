@@ -27,7 +27,8 @@ class Value:
     product  its name: products of the numbers of several tensors
     call     the child module
     join     one or the other
-    pack     a list, tuple, dict or object that holds others;  each: what such a thing yields
+    pack     a list, tuple, dict or object that holds others, or a bag, which has lost their order
+             and names;  each: what such a thing yields
     store    where it is kept beyond the forward;  return: the end of a function
     meta     a shape, a dtype: no numbers of a tensor
     other    what it was called; ``known`` if it is an operation of torch's

@@ -1,5 +1,7 @@
 """Calls in place, whose result a unit would not write where others look for it."""
 
+from torch import nn
+
 from padenet.torch.conversion.activations import Activation
 from padenet.torch.conversion.formulas import inside
 from padenet.torch.conversion.reading.operations import ALIASES
@@ -12,7 +14,6 @@ def is_lost(value: Value, net: Net) -> bool:
 
     Also in the forwards that gave the tensor to this one.
     """
-    owners = {v: (module, name) for module, ins in net.inputs.items() for name, v in ins.items()}
     family: set[Value] = set()
     stack = [(value.args[0], value)]
     while stack:
@@ -25,11 +26,10 @@ def is_lost(value: Value, net: Net) -> bool:
             u.op == "store" or (u.time > writer.time and u.op != "join") for u in others
         ):
             return True
-        if v in owners:
-            stack += [(arg, call) for call, arg in net.given(*owners[v])]
-        if is_alias(v):
-            stack += [(arg, writer) for arg in v.args]
-        stack += [(u, writer) for u in others if u.time < writer.time and is_alias(u)]
+        if v in net.owners:
+            stack += [(arg, call) for call, arg in net.given(*net.owners[v])]
+        stack += [(arg, writer) for arg in shared(v, net)]
+        stack += [(u, writer) for u in others if u.time < writer.time and v in shared(u, net)]
     return False
 
 
@@ -38,13 +38,13 @@ Writes = list[tuple[Value, Value]]
 
 
 def all_writes(writes: Writes, net: Net) -> Writes:
-    """``writes`` and the calls of modules that write into what they are given."""
-    owners = {v: (module, name) for module, ins in net.inputs.items() for name, v in ins.items()}
-    found = list(writes)
+    """``writes`` and the calls of modules that write, or may, into what they are given."""
+    unread = net.calls.keys() - net.returns.keys() - net.hidden_modules
+    found = [*writes, *((call, arg) for m in unread for call in net.calls[m] for arg in call.args)]
     seen: set[tuple[Value, Value]] = set()
     for _, target in found:  # which grows
-        for v in aliased(target) & owners.keys():
-            new = [pair for pair in net.given(*owners[v]) if pair not in seen]
+        for v in aliased(target, net) & net.owners.keys():
+            new = [pair for pair in net.given(*net.owners[v]) if pair not in seen]
             seen.update(new)
             found += new
     return found
@@ -63,15 +63,15 @@ def is_overwritten(value: Value, leaf: Value, net: Net, writes: Writes) -> bool:
     for written, target in writes:
         if written is value or not begun <= written.time < value.time or written.dead:
             continue
-        memory = aliased(target)
+        memory = aliased(target, net)
         for v in (*inner, leaf):
             later = (u for u in v.uses() if u in steps and u.time > written.time)
-            if v.time < written.time and any(later) and aliased(v) & memory:
+            if v.time < written.time and any(later) and aliased(v, net) & memory:
                 return True
     return False
 
 
-def aliased(value: Value) -> set[Value]:
+def aliased(value: Value, net: Net) -> set[Value]:
     """What ``value`` may share memory with, of what was there before."""
     found: set[Value] = set()
     stack = [value]
@@ -79,17 +79,31 @@ def aliased(value: Value) -> set[Value]:
         v = stack.pop()
         if v not in found and v.op != "const":
             found.add(v)
-            stack += v.args if is_alias(v) else []
+            stack += shared(v, net)
     return found
 
 
-def is_alias(v: Value) -> bool:
-    """It may share memory with its arguments."""
-    return (
-        v.op in ("join", "pack", "each", "store")
-        or (v.op in ("move", "apply") and (v.data in ALIASES or v.data[:1] in "[."))
-        or v.inplace
-    )
+def shared(v: Value, net: Net) -> list[Value]:
+    """Those of its arguments with which ``v`` may share memory."""
+    if v.op in ("join", "pack", "each", "store") or (v.op == "other" and not v.known):
+        return v.args
+    if v.op == "call":
+        return v.args if gives_back(v.data, net) else []
+    named = v.op in ("move", "apply") and (v.data in ALIASES or v.data[:1] in "[.")
+    return v.args if named else v.args[:1] if v.inplace else []
+
+
+def gives_back(module: nn.Module, net: Net) -> bool:
+    """What ``module`` returns may share memory with what it is given."""
+    if module not in net.back:
+        net.back[module] = False  # for a module that calls itself
+        if module in net.returns:
+            given = set(net.inputs[module].values())
+            net.back[module] = bool(aliased(net.returns[module], net) & given)
+        else:
+            inplace = getattr(module, "inplace", False)
+            net.back[module] = inplace or module not in net.hidden_modules
+    return net.back[module]
 
 
 def names_to_bind(record: Record) -> list[str]:

@@ -1,7 +1,7 @@
 """The calls and formulas in the text of a model's forwards that are activations."""
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,8 +109,10 @@ def find(flow: Forwards) -> Found:
                 known[value] = found
     whole = _absorb(known)
     by_value: dict[Value, list[Record]] = {}
+    mixed = _mixed(flow.records, known)
     for r in flow.records:
-        by_value.setdefault(r.value, []).append(r)
+        if (r.frame.owner.module, r.node) not in mixed:
+            by_value.setdefault(r.value, []).append(r)
     sites: dict[object, Site] = {}
     parts: set[Value] = set()
     for value, (leaf, activation) in known.items():
@@ -120,7 +122,7 @@ def find(flow: Forwards) -> Found:
         if is_part(value, whole):
             parts.add(value)
         record = _best(by_value.get(value, []), leaf)
-        key = value if record is None else (record.frame.owner.module, record.node)
+        key = value if record is None else (record.frame.owner.module, record.node, value.slot)
         site = sites.get(key)
         if site is None:
             site = sites[key] = Site(activation, leaf, slot=value.slot)
@@ -142,6 +144,15 @@ def find(flow: Forwards) -> Found:
     odd += [(s.values[0].home, f"{s.activation}: it is one of several functions") for s in chosen]
     dead = _dead(flow, alive)
     return Found(*_by_slot(sites.values()), parts, absorbed, dead, list(dict.fromkeys(odd)))
+
+
+def _mixed(records: list[Record], known: Mapping[Value, Any]) -> set[object]:
+    """Texts that are an activation at one time and something else at another."""
+    texts: dict[object, set[bool]] = {}
+    for r in records:
+        if not r.value.dead and r.value.op == "apply":
+            texts.setdefault((r.frame.owner.module, r.node), set()).add(r.value in known)
+    return {text for text, found in texts.items() if len(found) > 1}
 
 
 def _by_slot(sites: Iterable[Site]) -> tuple[list[Site], dict[Slot, list[Site]]]:

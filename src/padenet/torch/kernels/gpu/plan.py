@@ -94,7 +94,7 @@ def plan_for(
         at_once, batch = max(1, _at_once(registers, device) // units), 1
         abreast = max(1, min(at_once, tiles))
         length = -(-tiles // abreast)
-        steps, early = _waves(length, _IN_A_ROW // (4 * parts), layout)
+        steps, early = _waves(length, _IN_A_ROW // (4 * parts), layout, parts, noise)
         stretches = -(-(length + early) // steps)
         skew = (early << 16) // abreast
     chunks = stretches * abreast
@@ -131,29 +131,31 @@ def _forward_tiles(layout: int, parts: int) -> tuple[int, int]:
     return (2, 2) if parts == 1 and layout == FLAT else (4, 4)
 
 
-def _waves(length: int, most: int, layout: int) -> tuple[int, int]:
+def _waves(length: int, most: int, layout: int, parts: int, noise: bool) -> tuple[int, int]:
     """Tiles of a program where ``length`` of them come to each that runs at once, ``most`` at most;
     and how many fewer the first programs of the first wave have, whose rest falls to the last wave.
 
     Programs that end together leave a multiprocessor without work, from the last load of one to the
     first of the next. So they end one after the other, and what is left then goes wherever there is
-    room first. Short programs are not worth a second wave; nor are those in LANES, which leave sums
-    for every column.
+    room first. Noise is arithmetic alone: there a fifth is left for the second wave, and all of the
+    first end together. Short programs are not worth a second wave.
     """
-    if length <= (most if layout == LANES else most // 2):
+    if length <= most // 2:
         return max(1, length), 0
+    if noise:
+        return min(most, length - length // 5), 0
     steps = min(most, length - length // 25)
-    return steps, steps // 4
+    return steps, steps // (2 if layout == LANES or (layout == FLAT and parts == 1) else 4)
 
 
 def _registers(kernel: str, layout: int, parts: int, whole: bool, noise: bool) -> int:
     """The most that a thread may have, so that enough programs run at once. The first sweep gets by
     with them; that over far elements would take more."""
-    if noise:
-        return 96 if kernel == "forward" else 80 if parts == 2 else 72
     lanes = layout == LANES
+    if noise:
+        return 72 if not lanes else 96 if kernel == "forward" else 80 if parts == 2 else 72
     if kernel == "forward":
-        return 64 if lanes else 40 if parts == 2 else 32
+        return 64 if lanes else 40 if parts == 2 or layout == FLAT else 32
     if parts == 1:
         return {FLAT: 64, RUNS: 72, LANES: 80}[layout]
     return 72 if layout == FLAT else (88 if lanes else 80) - (8 if whole else 0)

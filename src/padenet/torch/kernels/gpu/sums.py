@@ -19,7 +19,7 @@ def added(
     s = pick_set(sums, which, K)
     a, b = (s[0] + g,), ()
     if CONSTANT:
-        b = (sF * g + s[M + 1],)
+        b = ((F if PER_TERM & FORM else sF) * g + s[M + 1],)
     for k in tl.static_range(1, (M if M > N else N) + 1):
         if k == M and k > N:  # the last, needed for one sum alone
             a = a + (g * x + s[k],)
