@@ -29,6 +29,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from padenet.core.forms import FORMS
+
 try:
     from gmpy2 import get_context, mpfr
 
@@ -90,7 +92,8 @@ class Exact:
         dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
         info = torch.finfo(dtype)
         self.u, self.eta, self.room = info.eps / 2, info.smallest_normal * info.eps, ROOM[dtype]
-        self.form, self.digits, self.shapes = form, digits, (a.shape, b.shape)
+        self.form, self.digits, self.shapes = FORMS[form], digits, (a.shape, b.shape)
+        per_term, first = self.form.per_term, int(not self.form.constant)
         self.dim = channel_dim if a.ndim == 2 else None
         self.x = x = _array(x, digits)
         self.z = abs(x)
@@ -101,34 +104,34 @@ class Exact:
             noisy = [c * (1 + u) for c, u in zip([*a, *self.b], noise, strict=True)]
             a, self.b = noisy[: len(a)], noisy[len(a) :]
 
-        d = [0 * x] * (form != "offset") + [abs(c) if form == "abs_terms" else c for c in self.b]
+        d = [0 * x] * first + [abs(c) if per_term else c for c in self.b]
         m, n = len(a) - 1, len(d) - 1
         # where 1/z may be used: its own rounding, up to 4 u where it is subnormal
         far = self.z > self.room ** (0.5 / max(m, n, 1))
         self.tau = np.where(far, np.clip(self.eta / 2 / self.u * self.z, 1, 4), 0)
         self.roundings = 6 + far * (1 + self.tau) * (m + 2 * n)  # with powers multiplied back
 
-        inner = self.z if form == "abs_terms" else x
+        inner = self.z if per_term else x
         P, dP = self._polynomial(a, x), self._polynomial(_derived(a), x)
         A, dA = self._polynomial(d, inner), self._polynomial(_derived(d), inner)
         one = Near(0 * x + 1, 0 * x)
-        self.s = one if form in ("free", "abs_terms") else _sign(A)
+        self.s = _sign(A) if self.form.around and not per_term else one
         e = A.e + self.u * ((1 + self.tau) * n + 2) * (q + abs(A.v) + A.e)
-        self.Q, self.floor = Near(q + self.s.v * A.v, e), 0 if form == "free" else q / 2
+        self.Q, self.floor = Near(q + self.s.v * A.v, e), 0 if self.form.has_poles else q / 2
         self.y = self._round(P.over(self.Q, self.floor))
 
-        s = Near(np.sign(x), 0 * x) if form == "abs_terms" else self.s
+        s = Near(np.sign(x), 0 * x) if per_term else self.s
         top = dP - self._round(s * dA * self.y)
         self.slope = self._over_Q(top)
         # what multiplies dy / Q in the end, where kernels make that first
         early = dtype == torch.float32
         self.lift_x, self.lift_b = (np.maximum(abs(t.v) * early, 1) for t in (top, self.y))
         self.da = [self._over_Q(self._power(x, j)) for j in range(m + 1)]
-        self.db = [self._db(k, c) for k, c in enumerate(self.b, int(form != "offset"))]
+        self.db = [self._db(k, c) for k, c in enumerate(self.b, first)]
 
     def _db(self, k, c):
         s, power = self.s, self._power(self.x, k)
-        if self.form == "abs_terms":
+        if self.form.per_term:
             s, power = Near(np.sign(c) + 0 * self.x, 0 * self.x), self._power(self.z, k)
         w = self._round(s * power * self._over_Q(self.y))
         return Near(-w.v, w.e)
@@ -140,7 +143,7 @@ class Exact:
         da = [self._weigh(g, w, j) for j, w in enumerate(self.da)]
         db = [
             self._weigh(g, w, k, self.lift_b)
-            for k, w in enumerate(self.db, int(self.form != "offset"))
+            for k, w in enumerate(self.db, int(not self.form.constant))
         ]
         sums = (
             _sums(w, shape, self.dim, self.u)
