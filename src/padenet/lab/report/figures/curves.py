@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from padenet.lab.records.config import UNITS
 from padenet.lab.records.run import Run
 from padenet.lab.report.cells import Cell, number, rows_of, status
 from padenet.lab.report.figures.picture import Picture, file_name
-from padenet.lab.report.names import COLOURS, DASHES, UNITS, looks, title
+from padenet.lab.report.names import COLOURS, DASHES, looks, title
 from padenet.torch import GREY, new_figure, tidy
 
 if TYPE_CHECKING:
