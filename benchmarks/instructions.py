@@ -25,7 +25,7 @@ from compile_gpu import build
 
 from padenet.core.forms import FORMS
 from padenet.torch.kernels.gpu import sweeps
-from padenet.torch.kernels.gpu.plan import SHAPE, Plan, plan_for
+from padenet.torch.kernels.gpu.plan import Plan, plan_for
 
 CASES = {  # shape, order of dims in memory, groups, whether there is noise
     "one unit": ((2**26,), (0,), 1, False),
@@ -38,7 +38,7 @@ NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
 
 
 def compile_kernel(plan: Plan, dtype: str, registers: int) -> bytes:
-    constants = dict(zip(SHAPE, plan.shape, strict=True))
+    constants = plan.shape._asdict()
     constants |= {"FORM": FORMS["safe"].code, "M": 5, "N": 4, "seed_ptr": None, "NVIDIA": 2}
     if plan.kernel == "forward":
         constants |= {"BATCH": plan.batch, "MORE": plan.more}

@@ -226,7 +226,7 @@ def save(record: Record, path: Path) -> None:
 
 
 def dump(record: Record) -> str:
-    """JSON with one line a row, so that a changed record reads well as a diff."""
+    """JSON with one line per row, so that a changed record reads well as a diff."""
     blocks = []
     for key, value in record.items():
         if isinstance(value, list) and value:

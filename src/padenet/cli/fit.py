@@ -6,7 +6,7 @@ padenet fit tanh --degrees 3 2 --interval -2 2 --norm max --style c
 padenet fit --table measured.csv --plot fit.png
 padenet fit paper_relu
 
-The last one, a start that the paper printed, is written out as it is stored.
+The last one, a start that the paper printed, is written as stored.
 """
 
 import argparse

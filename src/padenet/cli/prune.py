@@ -4,7 +4,7 @@
     padenet prune --net lenet --activation pau --fractions 20 40 --report report/
 
 A stage is a run in a directory of its own, OUT/NAME of the whole net and then one for each
-fraction. A stage that is there is not repeated, one that was cut goes on, and one that came from
+fraction. A finished stage is not repeated, an interrupted one is resumed, and one that came from
 other fractions is refused. --report makes a table and a figure of all pruned runs under OUT.
 """
 

@@ -2,8 +2,8 @@
 
 RECIPE is demo, table2, table3, table3-short, imagenet, stability, frontier, starts, or a Python
 file with a function runs() that returns a list of padenet.lab.records.config.Config. Each run is
-one of padenet train and goes to OUT/NAME. A run that is there is not repeated, one that was cut
-goes on, one that failed is tried again.
+one of padenet train and goes to OUT/NAME. A finished run is not repeated, an interrupted one is
+resumed, one that failed is tried again.
 
     padenet sweep demo --out runs --jobs 2
     padenet sweep table2 --out runs/table2 --jobs 8 --time-limit 9m --only 'fashion-mnist-*'
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     print(count(statuses))
     code = exit_code(statuses)
     if code == 4:
-        print("Some were cut by the time limit or are in use elsewhere: repeat the command.")
+        print("Some reached the time limit or are in use elsewhere: repeat the command.")
     return code
 
 

@@ -1,8 +1,8 @@
 """Train a net with an activation.
 
 One run makes one directory: config.json, metrics.jsonl, checkpoint.pt, result.json. A run that is
-there is not repeated, one that was cut goes on. Several seeds are several runs; --jobs trains that
-many at once. Under torchrun the processes share a run.
+there is not repeated, an interrupted one is resumed. Several seeds are several runs; --jobs
+trains that many at once. Under torchrun the processes share a run.
 
     padenet train --dataset fashion-mnist --net lenet --activation pau --seed 0
     padenet train --activation pau --seed 0 1 2 --jobs 2

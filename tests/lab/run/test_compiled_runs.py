@@ -44,7 +44,7 @@ def test_compiled_and_deterministic_is_refused():
 def test_a_run_goes_on_as_it_was_begun(tmp_path):
     config = small()
     assert train(config, tmp_path, replace(CPU, deadline=0.0)) is None
-    with pytest.raises(ValueError, match="begun without --compile and would go on with"):
+    with pytest.raises(ValueError, match="begun without --compile and would be resumed with"):
         train(config, tmp_path, replace(CPU, compile=True))
 
 

@@ -175,7 +175,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
         env={**os.environ, "PYTHONPATH": str(Path(padenet.__file__).parents[1])},
     )
     assert run.returncode == 2 and "checkpoint.pt" in run.stderr, run.stderr
-    assert "Repeat the command to go on" in run.stderr
+    assert "Repeat the command to resume" in run.stderr
     assert (tmp_path / TINY.name / "checkpoint.pt").read_bytes() == before
     assert {p.name for p in (tmp_path / TINY.name).iterdir()} >= {"failure.json"}
     assert not [p for p in (tmp_path / TINY.name).iterdir() if ".part" in p.name]

@@ -51,7 +51,7 @@ def test_an_unreadable_checkpoint_is_named(tmp_path):
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(
-        OSError, match=r"checkpoint\.pt cannot be read: it is cut short.*Delete it"
+        OSError, match=r"checkpoint\.pt cannot be read: it is incomplete.*Delete it"
     ) as error:
         train(TINY, tmp_path)
     assert "checkpoint.pt" in json.loads((tmp_path / "failure.json").read_text())["reason"]

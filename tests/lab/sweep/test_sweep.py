@@ -207,9 +207,7 @@ def test_what_would_fail_every_run_is_refused_once(recipe, tmp_path, capsys):
 def test_time_limit(recipe, tmp_path, capsys):
     args = ["sweep", recipe, "--out", str(tmp_path / "out"), "--device", "cpu"]
     assert main([*args, "--time-limit", "0s"]) == 4
-    text = (
-        "4 waiting\nSome were cut by the time limit or are in use elsewhere: repeat the command.\n"
-    )
+    text = "4 waiting\nSome reached the time limit or are in use elsewhere: repeat the command.\n"
     assert capsys.readouterr().out.endswith(text)
 
 

@@ -1,4 +1,4 @@
-"""Folders of images, one a class, as ImageNet is unpacked: decoded with Pillow when asked for."""
+"""Folders of images, one per class, as ImageNet is unpacked: decoded with Pillow when asked for."""
 
 import math
 import os

@@ -18,7 +18,7 @@ SIDE = 32
 class Dataset:
     """A data set in memory, 32 × 32 pixels.
 
-    ``mean`` and ``std`` are those of the training pixels in [0, 1], one a channel, taken before
+    ``mean`` and ``std`` are those of the training pixels in [0, 1], one per channel, taken before
     images were padded or enlarged.
     """
 

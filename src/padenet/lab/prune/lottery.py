@@ -58,7 +58,7 @@ def lottery(
 ) -> Iterator[Stage]:
     """The stages, each as it ends: the whole net, then the net without each of ``fractions``.
 
-    A stage that has a result is not repeated and one that was cut goes on, so the whole procedure
+    A finished stage is not repeated and an interrupted one is resumed, so the whole procedure
     may be stopped and called again at any time. One that diverges is the last: there are no weights
     to go by.
 
@@ -190,7 +190,7 @@ def check_found(path: Path, steps: Sequence[float], criterion: str) -> None:
 
 
 def check_nested(found: Pruning, path: Path, before: Pruning | None) -> None:
-    """Refuse a stage that does not go on from the one before."""
+    """Refuse a stage that does not follow from the one before."""
     for name, kept in (before.filters if before else {}).items():
         if not set(found.filters[name].places) <= set(kept.places):
             raise ValueError(

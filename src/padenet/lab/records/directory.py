@@ -1,7 +1,7 @@
 """The directory of a run.
 
     config.json     the record of the run
-    metrics.jsonl   one line an epoch, from epoch 0, before training, on
+    metrics.jsonl   one line per epoch, from epoch 0, before training, on
     checkpoint.pt   tensors only: all that the next epoch depends on
     result.json     written last: there is a result, or the run is to be continued
     failure.json    why the run stopped, until it is continued
@@ -60,7 +60,7 @@ class RunDirectory:
         return [file.name for file in files if file.exists()]
 
     def check(self, config: Config) -> None:
-        """Refuse to go on if what is here is another run's, and write nothing."""
+        """Refuse to continue if what is here is another run's, and write nothing."""
         begun = self.begun()
         if not begun:
             return
@@ -141,7 +141,7 @@ class RunDirectory:
         """Why the run stopped, where that is known."""
         try:
             return str(read_json(self.failure_file, expect_failure)["reason"])
-        except FileNotFoundError:  # it goes when the run goes on
+        except FileNotFoundError:  # it is deleted when the run resumes
             return ""
 
     def _read_config(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What the records of runs must look like: a function returns what it was given, or says why not.
 
-What a record has beyond these fields is left as it is.
+Further fields of a record are left alone.
 """
 
 from collections.abc import Iterable

@@ -43,7 +43,7 @@ def write_report(source: str | Path, out: str | Path, title: str = TITLE) -> lis
         figures/    learning curves, learned activations, coefficients, as .png and .pdf
         files.txt   the names of all these
 
-    Of a report that is there already nothing stays; files that it did not list do.
+    An earlier report is replaced completely; files that it did not list stay.
 
     Returns:
         The files of the report.

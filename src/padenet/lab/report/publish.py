@@ -1,4 +1,4 @@
-"""A new report takes the place of the one before it, and of nothing else in the directory."""
+"""A new report replaces the one before it, and nothing else in the directory."""
 
 import os
 import re

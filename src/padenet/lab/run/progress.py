@@ -1,4 +1,4 @@
-"""A run as it goes: a bar on a terminal, otherwise a line an epoch."""
+"""The progress of a run: a bar on a terminal, otherwise one line per epoch."""
 
 import sys
 from collections.abc import Iterator

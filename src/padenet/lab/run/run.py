@@ -1,6 +1,6 @@
 """One run as one idempotent function: a record and a directory in, the result out.
 
-A run that has a result is not repeated, and one that was cut goes on after its last epoch, to the
+A finished run is not repeated, and an interrupted one is resumed after its last epoch, to the
 same bits as if it had never stopped: on the same machine, with the same number of threads, on a
 GPU with ``Execution(deterministic=True)``.
 """
@@ -185,8 +185,8 @@ def _restore(
     if checkpoint.get("compile", False) != execution.compile:
         begun, now = ("with", "without") if not execution.compile else ("without", "with")
         raise ValueError(
-            f"the run in {directory.path} was begun {begun} --compile and would go on {now}, with "
-            "other roundings. Go on as it was begun, or choose another directory."
+            f"the run in {directory.path} was begun {begun} --compile and would be resumed {now}, "
+            "with other roundings. Resume it as it was begun, or choose another directory."
         )
     try:
         learner.restore(checkpoint)

@@ -1,7 +1,7 @@
 """Runs on a Ray cluster: each is one task, and Ray decides where and when.
 
 Every machine needs padenet, the data sets and the directory of the runs, under the same path. A
-task whose process or machine dies is started again by Ray, anywhere, and goes on from the
+task whose process or machine dies is started again by Ray, anywhere, and resumes from the
 checkpoint in that directory.
 """
 

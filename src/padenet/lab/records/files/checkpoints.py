@@ -26,6 +26,6 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         return cast(dict[str, Any], found)
     except Exception as error:
         raise OSError(
-            f"{path} cannot be read: it is cut short, damaged or not a checkpoint. Delete it to "
+            f"{path} cannot be read: it is incomplete, damaged or not a checkpoint. Delete it to "
             "start the run again, or put back a copy."
         ) from error

@@ -17,7 +17,7 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:
             raise  # a sentence of ours already
-        fix = "Make room or choose another directory. Repeat the command to go on."
+        fix = "Make room or choose another directory. Repeat the command to resume."
         if isinstance(error, NotADirectoryError | FileExistsError):
             fix = "A file is in its way: choose another directory."
         raise OSError(

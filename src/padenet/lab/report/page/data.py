@@ -90,7 +90,7 @@ def _size(run: Run, epochs: int) -> int:
 
 
 def _groups(unit: dict[str, Any]) -> list[list[list[float]]]:
-    """Pairs (a, b), one a group, of at most GROUPS groups spread over all."""
+    """Pairs (a, b), one per group, of at most GROUPS groups spread over all."""
     if not isinstance(unit["a"][0], list):
         return [[unit["a"], unit["b"]]]
     pairs = list(zip(unit["a"], unit["b"], strict=True))

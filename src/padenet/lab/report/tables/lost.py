@@ -25,5 +25,5 @@ def lost_tables(cells: list[Cell]) -> list[Table]:
             {"run": run.config.name, "status": kind, "last_epoch": last, "reason": reason}
         )
     columns = [*text_columns("run", "status"), Column("last epoch"), *text_columns("reason")]
-    caption = "Runs that enter no mean. An unfinished one goes on when its command is repeated."
+    caption = "Runs that enter no mean. An unfinished one is resumed when its command is repeated."
     return [Table("lost", "Runs without a value", caption, columns, rows, records)] if rows else []

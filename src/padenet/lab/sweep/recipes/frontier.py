@@ -1,7 +1,7 @@
-"""A map of where units train: beside each activation that they replace, up to rates that lose it.
+"""A map of where units train, beside each activation that they replace, up to rates that lose it.
 
-Small nets on the embedded digits, a second a run. For each net, optimiser and rate there is every
-activation itself, and a unit that starts as it, with the same seeds and the stabiliser.
+Small nets on the embedded digits, a second per run. For each net, optimiser and rate there is every
+activation itself, and a unit initialised to match it, with the same seeds and the stabiliser.
 """
 
 from dataclasses import replace

@@ -3,21 +3,49 @@
 import math
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 FLAT, RUNS, LANES = range(3)
-SHAPE = (
-    "NOISE", "LAYOUT", "ROWS", "COLS", "PARTS", "UNIT", "WIDTH", "WHOLE",
-    "FAR_ROWS", "FAR_COLS", "BIG",
-)  # fmt: skip
 _THREADS = 128
 _IN_A_ROW = 512  # elements that a thread sums one after the other, at most
 _BIG = 2**31 - 2**12  # elements from which offsets, up to a tile beyond the last, take 64 bits
 _WIDTH = 2**12  # words from a row to the next, up to which a power of two is compiled in
 _MOST_ABREAST = 2**16 - 1  # programs along the second axis of a grid
 _SMALL = 2**15  # elements that one program sums alone: a second kernel is more to launch
+
+
+class Numbers(NamedTuple):
+    """What a kernel is told when it runs, in the order of its arguments."""
+
+    rows: int
+    steps: int
+    skew: int
+    abreast: int
+    down: int
+    over: int
+    numel: int
+    width: int
+    span: int
+    middle: int
+    minor: int
+
+
+class Shape(NamedTuple):
+    """What a kernel is compiled for, by the names of its arguments."""
+
+    NOISE: int
+    LAYOUT: int
+    ROWS: int
+    COLS: int
+    PARTS: int
+    UNIT: int
+    WIDTH: int
+    WHOLE: bool
+    FAR_ROWS: int
+    FAR_COLS: int
+    BIG: bool
 
 
 @dataclass(eq=False, slots=True)
@@ -31,8 +59,8 @@ class Plan:
     registers: int
     slots: int  # numbers in which one sum of all units is left
     alone: bool  # one program sums all of a unit
-    numbers: tuple[int, ...]  # rows, steps, skew, abreast, down, over, numel, width, span, ..
-    shape: tuple[int, ...]  # what the kernels are compiled for: the names in SHAPE
+    numbers: Numbers
+    shape: Shape
     noise: int | None  # NOISE, or None: not in this order of dims
     batch: int  # tiles that forward loads together
     more: bool  # whether a program of forward has more than these
@@ -108,11 +136,11 @@ def plan_for(
         registers,
         chunks * (width * parts if layout == LANES else units),
         alone or (kernel == "backward" and chunks == 1 and layout == RUNS),
-        (
+        Numbers(
             rows, steps, skew, abreast, abreast // across, abreast % across, numel,
             width // unit, span // unit, middle, minor,
         ),
-        (
+        Shape(
             kind or 0, layout, tile_rows, columns, parts, unit, width if fixed else 0, whole,
             max(1, threads // far_columns), far_columns, numel >= _BIG,
         ),

@@ -25,7 +25,7 @@ aligned load covers.
 Sums: at most 512 elements one after the other in a thread, then a tree over the threads, and in
 float64 over the programs (``total``). No order depends on timing: the same bits every time.
 
-``a`` holds a_0 .. a_m, ``d`` holds d_0 .. d_n: d_0 is 0 but for "offset", and d_k is |b_k| for
+``a`` holds a_0 .. a_m, ``d`` holds d_0 .. d_n: d_0 is 0 except for "offset", and d_k is |b_k| for
 "abs_terms". Both are tuples of numbers, of rows (LANES) or of tiles (noise).
 
 NVIDIA is 0, or 1, or 2 if the GPU has minima and maxima of magnitudes (``xorsign.abs``).
@@ -94,7 +94,7 @@ def forward(
         rows, steps, skew if NOISE else 0, abreast, down, over, numel, pitch, span * UNIT,
         LAYOUT, ROWS, COLS, PARTS, BIG,
     )  # fmt: skip
-    first, stop = place[6], place[7]
+    first, stop = place.first, place.stop
     x_ptr += base
     y_ptr += base
     four = _fetch_batch(x_ptr, first, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, BATCH)
@@ -129,7 +129,7 @@ def forward(
     some_far = exceeds(largest, limit, SETS, PACKED, x_ptr)
     cut, rest = left_over(numel, place, COLS * PARTS, LAYOUT)
     if some_far or cut < stop:
-        end = place[0]
+        end = place.end
         tl.debug_barrier()  # elements written above are written again, by other threads
         far_limit = joined_sets(limit, 1, SETS, COLS)[0]
         far_a = joined_sets(a, M + 1, SETS, COLS)
@@ -160,7 +160,7 @@ def _forward_batch(
     """Tile ``n`` and the next BATCH - 1 of this program, and the largest |x| so far."""
     PACKED: tl.constexpr = PARTS == 2 and NVIDIA == 2
     base, seed, alpha, middle, minor, own_a, own_d = noise
-    abreast, stop = place[5], place[7]
+    abreast, stop = place.abreast, place.stop
     row, column = position(n, place, ROWS, COLS, LAYOUT)
     for j in tl.static_range(BATCH):
         out = ()
@@ -191,7 +191,7 @@ def _fetch_batch(
     PARTS: tl.constexpr, WHOLE: tl.constexpr, BATCH: tl.constexpr,
 ):  # fmt: skip
     """The words of tile ``n`` and of the next BATCH - 1 of this program."""
-    abreast, stop = place[5], place[7]
+    abreast, stop = place.abreast, place.stop
     row, column = position(tl.minimum(n, stop), place, ROWS, COLS, LAYOUT)
     held = ()
     for j in tl.static_range(BATCH):
@@ -230,7 +230,7 @@ def backward(
         rows, steps, skew, abreast, down, over, numel, pitch, span * UNIT,
         LAYOUT, ROWS, COLS, PARTS, BIG,
     )  # fmt: skip
-    first, stop = place[6], place[7]
+    first, stop = place.first, place.stop
     x_ptr += base
     dx_ptr += base
     dy_ptr += 0 if ONE_DY else base
@@ -276,7 +276,7 @@ def backward(
     cut, rest = left_over(numel, place, COLS * PARTS, LAYOUT)
     if some_far or cut < stop:
         tl.debug_barrier()  # elements written above are written again, by other threads
-        end = place[0]
+        end = place.end
         far_limit = joined_sets(limit, 1, SETS, COLS)[0]
         far_a = joined_sets(a, M + 1, SETS, COLS)
         far_d = joined_sets(d, N + 1, SETS, COLS)
