@@ -56,8 +56,13 @@ GROUPS = {
 }
 
 
+def dataset_title(name: str) -> str:
+    return DATASETS[name].title if name in DATASETS else name
+
+
 def title(name: str) -> str:
-    return DATASETS[name].title if name in DATASETS else TITLES.get(name, name)
+    """Of a net or an activation."""
+    return TITLES.get(name, name)
 
 
 def row_title(activation: str, label: str) -> str:
