@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 
-from padenet.core.extras import require
-from padenet.core.files import replacing
+from padenet.core.support.extras import require
+from padenet.core.support.files import replacing
 from padenet.lab.records.packing import read_sources
 from padenet.lab.records.run import Run
 from padenet.lab.sweep.recipes.frontier import ACTIVATIONS, ALPHAS, RATES

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from padenet.core.aims import reach
 from padenet.core.arrays import floats
+from padenet.core.starting.aims import reach
 
 Array = np.ndarray
 Function = Callable[[Any], Any]
