@@ -4,6 +4,7 @@ some, every table as CSV."""
 import math
 from typing import Any
 
+from padenet.core import FORMS
 from padenet.lab.records.run import Metrics, Run
 from padenet.lab.report.cells import Cell, number, rows_of, status
 from padenet.lab.report.figures.learned import finite_units, shown_scale
@@ -109,10 +110,11 @@ def _units(cell: Cell, run: Run, epochs: int) -> dict[str, Any]:
         layers.append({"name": name, "epochs": [s[0] if one else s for s in short_sets]})
     key = cell.key
     parts = [dataset_title(key.dataset), title(key.net), key.row, f"seed {run.config.seed}"]
-    kind = status(run)
+    kind, form = status(run), FORMS[run.config.form]
     return {
         "name": " · ".join(parts) + ("" if kind == "done" else f" ({kind})"),
-        "form": run.config.form,
+        "form": {flag: getattr(form, flag) for flag in ("per_term", "around", "constant")},
+        "has_poles": form.has_poles,
         "alpha": run.config.alpha if key.activation == "rpau" else 0,
         "scale": shown_scale(run),  # of the band
         "epochs": [m["epoch"] for m in kept],
