@@ -10,7 +10,7 @@ from padenet import PAU, RPAU, plot
 from padenet.lab.records.run import Run
 from padenet.lab.report.cells import Cell, status
 from padenet.lab.report.figures.picture import Picture, file_name
-from padenet.lab.report.names import COLOURS, title
+from padenet.lab.report.names import COLOURS, dataset_title, title
 from padenet.lab.report.pruned import fraction_of
 from padenet.torch import band_scale, new_grid, tidy, wrap
 
@@ -40,7 +40,7 @@ def unit_pictures(cells: list[Cell]) -> Iterator[Picture]:
 
 def _describe(cell: Cell, run: Run) -> str:
     key = cell.key
-    parts = [title(key.dataset), title(key.net), key.row, f"seed {run.config.seed}"]
+    parts = [dataset_title(key.dataset), title(key.net), key.row, f"seed {run.config.seed}"]
     shown, layers = len(shown_layers(run)), len(run.metrics[0].get("units", {}))
     parts += [status(run)] if status(run) != "done" else []
     parts += [f"{shown} of {layers} layers"] if shown < layers else []
