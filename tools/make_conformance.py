@@ -4,7 +4,7 @@ The problems are those of conformance/problems.py. The answers are computed with
 error bounds derived as tests/shared/exact.py says; the noise comes from tests/shared/philox.py.
 What the file means: conformance/README.md.
 
-Run: python tools/make_conformance.py           (half a minute; needs gmpy2)
+Run: python tools/make_conformance.py           (some seconds; needs gmpy2)
 """
 
 import json
