@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from padenet.torch import functional, reference
-from padenet.torch.kernels import gpu, native, plain
+from padenet.torch.kernels import BACKENDS, gpu, plain
 
 
 class OnGPU:
@@ -29,22 +29,24 @@ def _to_gpu(t):
     return t.cuda() if torch.cuda.is_available() else t
 
 
-def _pick_gpu(x, a, b):
-    return reference if x.dtype == torch.float64 else OnGPU
-
-
 PLAIN = {"plain": plain, "reference": reference}
 
 
 @contextmanager
 def running_on(name):
-    """``rational`` on one of the kernels, or in plain PyTorch, the judge included."""
-    module = {"native": native, "gpu": gpu}.get(name)
-    if module and (reason := module.missing()):
+    """``rational`` on a backend of the table, or on the judge; where one refuses, plain PyTorch."""
+    backend = None if name == "reference" else BACKENDS[name]
+    missing = getattr(backend and backend.module, "missing", lambda: None)
+    if reason := missing():
         pytest.skip(f"no {name} kernel: {reason}")
-    with pytest.MonkeyPatch.context() as patch:
-        if name in PLAIN:
-            patch.setattr(functional, "pick", lambda x, a, b: PLAIN[name])
+
+    def pick(x, a, b):
+        if backend is None:
+            return reference
         if name == "gpu":
-            patch.setattr(functional, "pick", _pick_gpu)
+            return reference if x.dtype == torch.float64 else OnGPU
+        return backend.module if backend.refuses(x, a, b) is None else plain
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(functional, "pick", pick)
         yield name
