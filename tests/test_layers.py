@@ -15,7 +15,8 @@ import pytest
 import padenet
 
 LAYERS = [
-    ("core", ["forms", "noise", "polynomials", "scaled", "support"]),
+    ("core", ["noise", "polynomials", "scaled", "support"]),
+    ("core", ["forms"]),
     ("core", ["formula", "native"]),
     ("core", ["arrays"]),
     ("core", ["printing", "starting"]),

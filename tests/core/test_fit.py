@@ -206,7 +206,7 @@ WRONG = [
     (dict(interval=(0, math.nan)), ValueError, "must be finite"),
     (dict(interval=3), TypeError, r"interval=3 must be a pair \(low, high\)"),
     (dict(norm="l2"), ValueError, "unknown norm 'l2'. Known: rms, max"),
-    (dict(form="unsafe"), ValueError, "unknown form 'unsafe'. Known: safe"),
+    (dict(form="unsafe"), ValueError, r"unknown form 'unsafe'. Did you mean 'safe'\? Known: safe"),
     (dict(q=0), ValueError, r"q=0 must be in \[1e-06, 1\]"),
     (dict(q=0.5, form="free"), ValueError, "q=0.5 has no meaning"),
     (dict(degrees=(5, -1)), ValueError, r"degrees=\(5, -1\) must be whole numbers"),
