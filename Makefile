@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq -c constrain
 PADENET_REQUIRE_NATIVE ?= $(shell command -v "$${CXX:-c++}" >/dev/null && echo 1 || echo 0)
 export PADENET_REQUIRE_NATIVE
 
-.PHONY: help demo test check lint types format bench clean
+.PHONY: help demo test check lint types format bench reports clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ format: .venv/.installed ## let ruff format and fix what it can
 
 bench: .venv/.installed ## measure the CPU kernels
 	@$(BIN)/python benchmarks/cpu.py $(ARGS)
+
+reports: .venv/.ready ## figures, tables and pages of the recorded runs, in runs/reports
+	@$(BIN)/python tools/reports.py $(ARGS)
 
 clean: ## remove builds and caches; the next make rebuilds the native library
 	@rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .venv/.ready .venv/.installed .venv/.complete

@@ -23,21 +23,23 @@ import triton
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from compile_gpu import build
 
+from padenet.core.forms import FORMS
 from padenet.torch.kernels.gpu import sweeps
-from padenet.torch.kernels.gpu.plan import SHAPE, Plan, plan_for
+from padenet.torch.kernels.gpu.plan import Plan, plan_for
 
-CASES = {  # shape, order of dims in memory, groups
-    "one unit": ((2**26,), (0,), 1),
-    "8 groups": ((25216, 768), (0, 1), 8),
-    "64 groups": ((256, 64, 56, 56), (0, 1, 2, 3), 64),
-    "64 groups, channels_last": ((256, 64, 56, 56), (0, 2, 3, 1), 64),
+CASES = {  # shape, order of dims in memory, groups, whether there is noise
+    "one unit": ((2**26,), (0,), 1, False),
+    "8 groups": ((25216, 768), (0, 1), 8, False),
+    "64 groups": ((256, 64, 56, 56), (0, 1, 2, 3), 64, False),
+    "64 groups, channels_last": ((256, 64, 56, 56), (0, 2, 3, 1), 64, False),
+    "noise": ((2**26,), (0,), 1, True),
 }
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
 
 
 def compile_kernel(plan: Plan, dtype: str, registers: int) -> bytes:
-    constants = dict(zip(SHAPE, plan.shape, strict=True))
-    constants |= {"FORM": 0, "M": 5, "N": 4, "seed_ptr": None, "NVIDIA": 2}
+    constants = plan.shape._asdict()
+    constants |= {"FORM": FORMS["safe"].code, "M": 5, "N": 4, "seed_ptr": None, "NVIDIA": 2}
     if plan.kernel == "forward":
         constants |= {"BATCH": plan.batch, "MORE": plan.more}
     else:
@@ -101,16 +103,17 @@ def main() -> None:
     args = parser.parse_args()
     print("| kernel | registers | instructions | registers read | cycles |")
     print("|---|---:|---:|---:|---:|")
-    for kernel, (case, (shape, order, groups)), (dtype, name) in product(
+    for kernel, (case, (shape, order, groups, noise)), (dtype, name) in product(
         ("forward", "backward"), CASES.items(), NAMES.items()
     ):
         cpu = torch.device("cpu")
-        plan = plan_for(kernel, cpu, dtype, torch.Size(shape), order, groups, 1, False)
+        plan = plan_for(kernel, cpu, dtype, torch.Size(shape), order, groups, 1, noise)
         for registers in args.registers or [plan.registers]:
             lines = disassemble(compile_kernel(plan, name, registers))
             part = main_part(lines, loop=kernel == "backward" or plan.more)
             banks = list(reads(part))
-            turn = 2 if kernel == "backward" else plan.batch  # tiles in it, where they are whole
+            # Tiles in it, where they are whole
+            turn = 1 if noise else 2 if kernel == "backward" else plan.batch
             elements = 4 * (4 // dtype.itemsize) * turn
             numbers = len(part), sum(map(sum, banks)), sum(max(1, *b) for b in banks)
             cells = " | ".join(f"{n / elements:.1f}" for n in numbers)

@@ -131,19 +131,23 @@ def summarize(samples: list[Sample]) -> Record:
 
 
 def interleave_events(
-    calls: Mapping[str, Callable[[], object]], *, rounds: int = 10, repeats: int = 20
+    calls: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int = 10,
+    repeats: int = 20,
+    pause: float = 2.0,
 ) -> dict[str, Record]:
     """Times in ms of one call of each on the GPU, by CUDA events, measured in turns.
 
     Before each call 256 MB are overwritten, as ``triton.testing.do_bench`` does, so that nothing is
-    read from the cache. A turn starts with a pause of the GPU in which the host runs ahead: what
-    it takes to launch is then no part of the times.
+    read from the cache. A turn starts with a pause of the GPU, of so many ms, in which the host
+    runs ahead: what it takes to launch is then no part of the times.
     """
     other = torch.empty(2**26, dtype=torch.int32, device="cuda")
 
     def sample(call: Callable[[], object], count: int) -> list[float]:
         events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
-        torch.cuda._sleep(4_000_000)  # cycles, some 2 ms
+        torch.cuda._sleep(int(2e6 * pause))  # cycles
         for start, end in events:
             other.zero_()
             start.record()
@@ -222,7 +226,7 @@ def save(record: Record, path: Path) -> None:
 
 
 def dump(record: Record) -> str:
-    """JSON with one line a row, so that a changed record reads well as a diff."""
+    """JSON with one line per row, so that a changed record reads well as a diff."""
     blocks = []
     for key, value in record.items():
         if isinstance(value, list) and value:

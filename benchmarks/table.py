@@ -1,10 +1,13 @@
 """Markdown tables from a record, printed or written into a document.
 
     python benchmarks/table.py benchmarks/results/cpu.json
-    python benchmarks/table.py benchmarks/results/cpu.json --parts large bars --into README.md
+    python benchmarks/table.py benchmarks/results/cpu.json --into docs/performance.md
+    python benchmarks/table.py benchmarks/results/gpu.json --into docs/performance.md
+    python benchmarks/table.py benchmarks/results/[cg]pu.json --into README.md
 
 ``--into`` replaces what stands between ``<!-- cpu-table -->`` and ``<!-- /cpu-table -->``, or for a
-record of ``gpu.py`` between ``<!-- gpu-table -->`` and ``<!-- /gpu-table -->``.
+record of ``gpu.py`` between ``<!-- gpu-table -->`` and ``<!-- /gpu-table -->``. Of several records
+it is the summary, between ``<!-- speed-table -->`` and ``<!-- /speed-table -->``.
 """
 
 import argparse
@@ -17,6 +20,7 @@ from candidates import PLAIN
 from measure import Record
 
 SHORT = {FLOAT32: "fp32", BFLOAT16: "bf16"}
+OTHERS = {"relu": "ReLU", "gelu": "GELU", "prelu": "PReLU"}  # what the summary compares PAU with
 
 
 def draw(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -37,7 +41,7 @@ def plural(threads: int) -> str:
 
 
 def time_table(rows: list[Record], unit: str, to: str = "relu") -> str:
-    """One line a candidate: p50 (p20–p80) and the ratio to ``to`` for each dtype and work."""
+    """One line per candidate: p50 (p20–p80) and the ratio to ``to`` for each dtype and work."""
     scale, digits = (1e3, 1) if unit == "µs" else (1, 3 if to == GPU_FLOOR else 2)
     cell = {(r["candidate"], r["dtype"], r["work"]): r for r in rows}
     columns = [
@@ -104,12 +108,18 @@ def memory(record: Record) -> str:
     return draw(head, lines)
 
 
+def called(bar: str) -> str:
+    """Records keep the name that a bar had when they were made."""
+    return bar.replace("one unit a channel", "one unit per channel")
+
+
 def bars(record: Record) -> str:
     counts = threads_of(record)
     cell = {(row["bar"], row["threads"]): row for row in record["bars"]}
     lines, failed = [], []
     for text in dict.fromkeys(row["bar"] for row in record["bars"]):
-        line = [text, f"≤ {cell[text, counts[0]]['limit']:g}"]
+        name = called(text)
+        line = [name, f"≤ {cell[text, counts[0]]['limit']:g}"]
         for threads in counts:
             row = cell[text, threads]
             value = "not measured" if row["value"] is None else f"{row['value']:.3g}"
@@ -118,7 +128,7 @@ def bars(record: Record) -> str:
                 cpu = row.get("by_cpu_time")
                 line.append("" if cpu is None else f"{cpu:.3g}")
             if not row["passed"] and row["where"]:
-                failed.append(f"{text}, {plural(threads)}: worst at {row['where']}")
+                failed.append(f"{name}, {plural(threads)}: worst at {row['where']}")
         lines.append(line)
     noise = [
         f"{plural(n['threads'])}: spread (p80 - p20) / p50 {n['spread']:.0%}, {n['busy']:.2f} "
@@ -146,9 +156,9 @@ def gpu_bars(record: Record) -> str:
         limit = "" if row["limit"] is None else f"≤ {row['limit']:g}"
         value = "not measured" if row["value"] is None else f"{row['value']:.3f}"
         verdict = {True: "pass", False: "**fail**", None: "no bar"}[row["passed"]]
-        lines.append([row["bar"], limit, value, verdict])
+        lines.append([called(row["bar"]), limit, value, verdict])
     notes = [
-        f"{row['bar']}: worst at {row['where']}"
+        f"{called(row['bar'])}: worst at {row['where']}"
         for row in record["bars"]
         if row["passed"] is False and row["where"]
     ]
@@ -158,10 +168,38 @@ def gpu_bars(record: Record) -> str:
     return "\n\n".join([table, "\n".join(f"- {text}" for text in notes)])
 
 
+def speed(records: Iterable[Record]) -> str:
+    """Time of a PAU over that of others: forward and backward, one large tensor."""
+    lines, made = [], []
+    for record in records:
+        rows = select(record["rows"], size="large")
+        name = record["made"].get("gpu") or f"{record['made']['cpu']}, 1 thread"
+        if record["benchmark"] != "gpu":
+            rows = select(rows, threads=1, allocator="warm")
+        for dtype in SHORT:
+            time = {c: both_ways(select(rows, candidate=c, dtype=dtype)) for c in (*OTHERS, "PAU")}
+            ratios = [f"{time['PAU'] / time[other]:.2f}" for other in OTHERS]
+            lines.append([f"{name}, {dtype}", f"{time['PAU']:.3g} ms", *ratios])
+        shape = " × ".join(str(n) for n in rows[0]["shape"])
+        made.append(
+            f"{record['made'].get('gpu') or record['made']['cpu']}: {shape} elements, "
+            f"torch {record['made']['torch']}, commit {record['made']['commit'][:10]}, "
+            f"{record['made']['date'][:10]}"
+        )
+    table = draw(["", "PAU", *(f"÷ {title}" for title in OTHERS.values())], lines)
+    return "\n\n".join([table, f"<sub>{' · '.join(made)}</sub>"])
+
+
+def both_ways(rows: list[Record]) -> float:
+    """Forward and backward in ms, measured together or added."""
+    time = {row["work"]: row["p50"] for row in rows}
+    return float(time[BOTH] if BOTH in time else time[FORWARD] + time[BACKWARD])
+
+
 GPU_TITLES = {
     "large": "One unit",
     "groups": "8 groups",
-    "channels": "One unit a layer and one a channel (64 groups)",
+    "channels": "One unit per layer and one per channel (64 groups)",
     "small": "Eager modules, wall time",
     "chain": "Batch norm, unit and convolution in one compiled graph, bf16",
 }
@@ -222,19 +260,23 @@ def insert(text: str, path: Path, benchmark: str) -> None:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("record", type=Path)
+    p.add_argument("records", nargs="+", type=Path, help="one, or several for the summary")
     p.add_argument("--parts", nargs="+", help="some of: " + ", ".join(CPU_PARTS | GPU_PARTS))
     p.add_argument("--into", type=Path, help="a Markdown file with the two markers")
     args = p.parse_args()
-    record = json.loads(args.record.read_text(encoding="utf-8"))
-    benchmark = record["benchmark"]
-    if unknown := set(args.parts or ()) - PARTS[benchmark].keys():
-        p.error(
-            f"no parts {sorted(unknown)}; of {benchmark} there are {', '.join(PARTS[benchmark])}"
-        )
-    text = render(record, args.parts)
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in args.records]
+    if len(records) > 1:
+        if args.parts:
+            p.error("--parts belong to one record")
+        block, text = "speed", speed(records)
+    else:
+        (record,) = records
+        block = record["benchmark"]
+        if unknown := set(args.parts or ()) - PARTS[block].keys():
+            p.error(f"no parts {sorted(unknown)}; of {block} there are {', '.join(PARTS[block])}")
+        text = render(record, args.parts)
     if args.into:
-        insert(text, args.into, benchmark)
+        insert(text, args.into, block)
     else:
         print(text)
 

@@ -26,8 +26,10 @@ from measure import Record, describe, describe_gpu, interleave, save
 
 from padenet.lab.data import Dataset, normalise
 from padenet.lab.records.config import Config
-from padenet.lab.run.learner import Learner, build_net
-from padenet.lab.run.run import Place, train
+from padenet.lab.run.execution import Execution
+from padenet.lab.run.learning.learner import Learner
+from padenet.lab.run.learning.model import build_net
+from padenet.lab.run.run import train
 from padenet.lab.sweep.recipes import paper
 from padenet.lab.sweep.turns import in_turns
 
@@ -122,15 +124,15 @@ def paper_like(base: Config, activation: str) -> Config:
 
 def time_runs(data_dir: str, epochs: int) -> Iterator[Record]:
     """Whole runs on the GPU, and runs at the same time. The first of a kind also warms up."""
-    place = Place(device="cuda", data_dir=data_dir)
+    execution = Execution(device="cuda", data_dir=data_dir)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         for net, precision in (("lenet", "fp32"), ("vgg", "bf16")):
             base = paper(Config(dataset="fashion-mnist", net=net, activation="pau"))
             base = replace(base, precision=precision)
-            train(replace(base, epochs=1), out / f"{net}-warm-up", place)
+            train(replace(base, epochs=1), out / f"{net}-warm-up", execution)
             start = time.perf_counter()
-            result = train(replace(base, epochs=epochs), out / net, place)
+            result = train(replace(base, epochs=epochs), out / net, execution)
             yield {
                 "run": f"{net}, pau, {precision}, {epochs} epochs",
                 "seconds": round(time.perf_counter() - start, 2),
@@ -141,7 +143,7 @@ def time_runs(data_dir: str, epochs: int) -> Iterator[Record]:
         for jobs in (1, 4, 8, 16):
             configs = [replace(base, epochs=few, seed=seed) for seed in range(jobs)]
             start = time.perf_counter()
-            in_turns(configs, out / f"jobs{jobs}", place, jobs)
+            in_turns(configs, out / f"jobs{jobs}", execution, jobs)
             seconds = time.perf_counter() - start
             yield {
                 "run": f"lenet, pau, fp32, {few} epochs, {jobs} at once",

@@ -58,7 +58,7 @@ class Choice(NamedTuple):
         words = (f"{n} {what}" for n, what in zip(self, Choice._fields, strict=True) if n)
         return ", ".join(words) or "as planned"
 
-    def waves(self, length: int, most: int, layout: int) -> tuple[int, int]:
+    def waves(self, length: int, most: int, *case: object) -> tuple[int, int]:
         """In place of ``plan._waves``."""
         steps = max(1, min(most, length * self.share // 100))
         return steps, steps * self.early // 100

@@ -6,8 +6,12 @@ The interpreter of Triton runs what its compiler refuses. Prints a line for each
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
+from padenet.core.forms import FORMS
 from padenet.torch.kernels.gpu import sweeps
 
+SAFE, ABS_TERMS, FREE, OFFSET = (
+    FORMS[name].code for name in ("safe", "abs_terms", "free", "offset")
+)
 TARGETS = {
     "cuda": GPUTarget("cuda", 90, 32),
     "cuda 8.0": GPUTarget("cuda", 80, 32),
@@ -54,24 +58,24 @@ def build_pair(target, dtype, layout, form, m, n, noise, one_dy, alone, big, who
         "ONE_DY": one_dy,
         "ALONE": alone,
         "EARLY": target == "cuda",
-        "ONE_Q": form == 0,
+        "ONE_Q": form == SAFE,
     }
     build(sweeps.backward, dtype, target, {}, **common, **flags)
 
 
 if __name__ == "__main__":
     cases = [
-        ("fp32", FLAT, 0, 5, 4, 0, False, True, False, False),
-        ("bf16", LANES, 3, 5, 4, 0, False, False, False, True),
-        ("bf16", FLAT, 0, 5, 4, 0, True, False, True, True),
-        ("fp16", RUNS, 1, 3, 0, 1, True, False, False, False),
-        ("fp32", LANES, 2, 0, 2, 2, False, False, False, False),
-        ("bf16", RUNS, 0, 5, 4, 0, False, True, False, True),
-        ("fp32", LANES, 0, 5, 4, 0, False, False, True, True),
+        ("fp32", FLAT, SAFE, 5, 4, 0, False, True, False, False),
+        ("bf16", LANES, OFFSET, 5, 4, 0, False, False, False, True),
+        ("bf16", FLAT, SAFE, 5, 4, 0, True, False, True, True),
+        ("fp16", RUNS, ABS_TERMS, 3, 0, 1, True, False, False, False),
+        ("fp32", LANES, FREE, 0, 2, 2, False, False, False, False),
+        ("bf16", RUNS, SAFE, 5, 4, 0, False, True, False, True),
+        ("fp32", LANES, SAFE, 5, 4, 0, False, False, True, True),
     ]
     # Two units side by side in one word: Triton takes a width of 1 for a constant.
     narrow = dict(zip(NAMES, (2, 512, 1, 1, 1, 64, 2), strict=True)) | {"WHOLE": True}
-    narrow |= {"FORM": 0, "M": 5, "N": 4, "NOISE": 0, "PARTS": 2, "BIG": True, "NVIDIA": 2}
+    narrow |= {"FORM": SAFE, "M": 5, "N": 4, "NOISE": 0, "PARTS": 2, "BIG": True, "NVIDIA": 2}
     narrow |= {"width": 1, "span": 1, "seed_ptr": None, "BATCH": 2, "MORE": True}
     build(sweeps.forward, "bf16", "cuda", {}, **narrow)
     print("cuda bf16 one word wide")

@@ -9,7 +9,9 @@ evaluation with unit roundoff ``u`` and smallest positive number ``eta``:
 
 - Horner's rule in x, or, where powers overflow, in a rounded 1/|x| with the powers of |x|
   multiplied back one by one; with or without FMA, which only saves roundings;
-- coefficients rounded to the compute dtype;
+- coefficients rounded to the compute dtype; noisy ones, c + alpha u c with alpha up to 1/4, made in
+  an order of the kernel's choice: c f + (c - 3 alpha c), as they do it, has roundings of 1, 3/4,
+  1/4 + 3/4 and 5/4 times c besides, all in all below six of the 3/4 |c| that is left at least;
 - below the range dy / Q, which float32 may multiply by F or Q F' only then: an ``eta`` times that;
 - sums over elements in chunks of at most 256 additions, the chunks in float64. (The kernels of the
   GPU make up to 512, and are held to the same bound.)
@@ -26,6 +28,8 @@ from typing import Any
 
 import numpy as np
 import torch
+
+from padenet.core.forms import FORMS
 
 try:
     from gmpy2 import get_context, mpfr
@@ -79,46 +83,55 @@ def exact(dy, x, a, b, **options):
 
 
 class Exact:
-    """F and its derivatives at each element of ``x``. ``digits`` is "float64" or "mpfr"."""
+    """F and its derivatives at each element of ``x``. ``digits`` is "float64" or "mpfr".
 
-    def __init__(self, x, a, b, *, form="safe", q=1.0, channel_dim=1, digits="float64"):
+    ``noise`` is alpha u of each coefficient, those of ``a`` first: arrays like ``x``, up to 1/4.
+    """
+
+    def __init__(self, x, a, b, *, form="safe", q=1.0, channel_dim=1, digits="float64", noise=None):
         dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
         info = torch.finfo(dtype)
         self.u, self.eta, self.room = info.eps / 2, info.smallest_normal * info.eps, ROOM[dtype]
-        self.form, self.digits, self.shapes = form, digits, (a.shape, b.shape)
+        self.form, self.digits, self.shapes = FORMS[form], digits, (a.shape, b.shape)
+        per_term, first = self.form.per_term, int(not self.form.constant)
         self.dim = channel_dim if a.ndim == 2 else None
         self.x = x = _array(x, digits)
         self.z = abs(x)
         a, self.b = (_spread(_array(c, digits), x, self.dim) for c in (a, b))
+        self.rounded = 2
+        if noise is not None:
+            self.rounded = 6
+            noisy = [c * (1 + u) for c, u in zip([*a, *self.b], noise, strict=True)]
+            a, self.b = noisy[: len(a)], noisy[len(a) :]
 
-        d = [0 * x] * (form != "offset") + [abs(c) if form == "abs_terms" else c for c in self.b]
+        d = [0 * x] * first + [abs(c) if per_term else c for c in self.b]
         m, n = len(a) - 1, len(d) - 1
         # where 1/z may be used: its own rounding, up to 4 u where it is subnormal
         far = self.z > self.room ** (0.5 / max(m, n, 1))
         self.tau = np.where(far, np.clip(self.eta / 2 / self.u * self.z, 1, 4), 0)
         self.roundings = 6 + far * (1 + self.tau) * (m + 2 * n)  # with powers multiplied back
 
-        inner = self.z if form == "abs_terms" else x
+        inner = self.z if per_term else x
         P, dP = self._polynomial(a, x), self._polynomial(_derived(a), x)
         A, dA = self._polynomial(d, inner), self._polynomial(_derived(d), inner)
         one = Near(0 * x + 1, 0 * x)
-        self.s = one if form in ("free", "abs_terms") else _sign(A)
+        self.s = _sign(A) if self.form.around and not per_term else one
         e = A.e + self.u * ((1 + self.tau) * n + 2) * (q + abs(A.v) + A.e)
-        self.Q, self.floor = Near(q + self.s.v * A.v, e), 0 if form == "free" else q / 2
+        self.Q, self.floor = Near(q + self.s.v * A.v, e), 0 if self.form.has_poles else q / 2
         self.y = self._round(P.over(self.Q, self.floor))
 
-        s = Near(np.sign(x), 0 * x) if form == "abs_terms" else self.s
+        s = Near(np.sign(x), 0 * x) if per_term else self.s
         top = dP - self._round(s * dA * self.y)
         self.slope = self._over_Q(top)
         # what multiplies dy / Q in the end, where kernels make that first
         early = dtype == torch.float32
         self.lift_x, self.lift_b = (np.maximum(abs(t.v) * early, 1) for t in (top, self.y))
         self.da = [self._over_Q(self._power(x, j)) for j in range(m + 1)]
-        self.db = [self._db(k, c) for k, c in enumerate(self.b, int(form != "offset"))]
+        self.db = [self._db(k, c) for k, c in enumerate(self.b, first)]
 
     def _db(self, k, c):
         s, power = self.s, self._power(self.x, k)
-        if self.form == "abs_terms":
+        if self.form.per_term:
             s, power = Near(np.sign(c) + 0 * self.x, 0 * self.x), self._power(self.z, k)
         w = self._round(s * power * self._over_Q(self.y))
         return Near(-w.v, w.e)
@@ -130,7 +143,7 @@ class Exact:
         da = [self._weigh(g, w, j) for j, w in enumerate(self.da)]
         db = [
             self._weigh(g, w, k, self.lift_b)
-            for k, w in enumerate(self.db, int(self.form != "offset"))
+            for k, w in enumerate(self.db, int(not self.form.constant))
         ]
         sums = (
             _sums(w, shape, self.dim, self.u)
@@ -157,7 +170,7 @@ class Exact:
         return Near(x**k, self.u * k * self.z**k + self.eta * lost * (x != 0))
 
     def _polynomial(self, c, x):
-        """Two roundings a step of Horner's rule, ``tau`` for 1/z, two for the coefficient."""
+        """Two roundings per step of Horner's rule, ``tau`` for 1/z, and those of a coefficient."""
         z = abs(x)
         v = terms = steps = 0 * x
         nonzero = False
@@ -166,7 +179,7 @@ class Exact:
             v = v * x + coefficient
             terms = terms * z + abs(coefficient)
             steps = steps * z + nonzero
-        e = self.u * ((2 + self.tau) * (len(c) - 1) + 2) * terms
+        e = self.u * ((2 + self.tau) * (len(c) - 1) + self.rounded) * terms
         return Near(v, e + self.eta * steps * (x != 0))
 
 

@@ -8,10 +8,9 @@ import pytest
 from runs import page_runs
 
 from padenet.lab.report.cells import collect
-from padenet.lab.report.comparisons import comparison_tables
-from padenet.lab.report.overview import facts, lost_tables, settings_table
+from padenet.lab.report.facts import facts
 from padenet.lab.report.page import make_page
-from padenet.lab.report.results import results_tables
+from padenet.lab.report.tables import make_tables
 
 FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run "
@@ -26,9 +25,7 @@ TITLE = 'A "title" with </script><b>tags</b>'
 
 
 def tables_of(runs):
-    cells = collect(runs)
-    more = [*comparison_tables(cells), *lost_tables(cells), settings_table(cells)]
-    return results_tables(cells), more
+    return make_tables(collect(runs))
 
 
 def page_of(runs):

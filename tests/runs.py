@@ -6,7 +6,7 @@ import numpy as np
 
 from padenet.core.starts import find_start
 from padenet.lab.records.config import Config
-from padenet.lab.records.store import Run
+from padenet.lab.records.run import Run
 
 LAYERS = {"lenet": 4, "vgg": 5, "vgg8": 5, "mobilenetv2": 36, "resnet101": 100, "densenet121": 120}
 PAPER = ["relu", "relu6", "lrelu", "rrelu", "elu", "celu", "swish", "prelu"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from padenet.lab.records.config import Config
-from padenet.lab.records.store import RunDirectory
+from padenet.lab.records.directory import RunDirectory
 
 
 def small(activation="relu", **fields):

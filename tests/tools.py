@@ -14,6 +14,10 @@ def tool(name):
     spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where dataclasses look for it
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[name]
+    sys.path.insert(0, str(TOOLS))  # as for a script: it may import its neighbours
+    try:
+        spec.loader.exec_module(module)
+        yield module
+    finally:
+        sys.path.remove(str(TOOLS))
+        del sys.modules[name]

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean
 
 from padenet.lab.records.packing import read_sources
-from padenet.lab.records.store import Run
+from padenet.lab.records.run import Run
 
 Key = tuple[str, str, str, int]
 

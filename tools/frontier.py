@@ -26,8 +26,8 @@ from statistics import mean, stdev
 from padenet.core.extras import require
 from padenet.core.files import replacing
 from padenet.lab.records.packing import read_sources
-from padenet.lab.records.store import Run
-from padenet.lab.sweep.frontier import ACTIVATIONS, ALPHAS, RATES
+from padenet.lab.records.run import Run
+from padenet.lab.sweep.recipes.frontier import ACTIVATIONS, ALPHAS, RATES
 
 LEARNS = 55.0  # percent: half way from a guess to all right
 LOST = 5.0  # points below the activation's worst seed
@@ -151,7 +151,7 @@ def describe(cells: list[Cell], title: str) -> str:
 
 CLOSE = """\"\"\"Cells of the map in which five seeds do not decide, with fifteen more.\"\"\"
 
-from padenet.lab.sweep.frontier import MORE, cell
+from padenet.lab.sweep.recipes.frontier import MORE, cell
 
 CELLS = [
 {cells}]

@@ -1,4 +1,4 @@
-"""Make src/padenet/lab/data/digits.npz, the images that come with the package.
+"""Make src/padenet/lab/data/readers/digits.npz, the images that come with the package.
 
 The 1,797 images of 8 × 8 pixels from 0 to 16 that scikit-learn carries: the test part of
 "Optical Recognition of Handwritten Digits", E. Alpaydin and C. Kaynak, UCI Machine Learning
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_digits
 
-OUT = Path(__file__).parent.parent / "src/padenet/lab/data/digits.npz"
+OUT = Path(__file__).parent.parent / "src/padenet/lab/data/readers/digits.npz"
 TEST_PER_CLASS = 36
 
 

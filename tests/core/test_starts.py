@@ -198,7 +198,7 @@ def weights(start: Start, x: torch.Tensor) -> torch.Tensor:
 def test_fit_is_stationary(start):
     """The error is orthogonal to every dF/dc; an angle of 1 % off costs 5e-5 of the RMS.
 
-    A coefficient at its bound would go on beyond it.
+    A coefficient at its bound would continue beyond it.
     """
     x = grid(start, 10.0, 200001)
     a, b = (c.requires_grad_() for c in tensors(start))

@@ -1,10 +1,14 @@
-"""The noise by itself (known answers, distribution, independence) and as RPAU uses it."""
+"""The noise by itself (known answers, distribution, independence) and as RPAU uses it.
+
+Values and gradients with noise are in the conformance file.
+"""
 
 import math
 
 import pytest
 import torch
-from formula import Case, assert_near, formula_of_each, problem
+from formula import Case, assert_near, problem
+from philox import noises, philox
 
 import padenet
 from padenet.core import noise
@@ -14,7 +18,6 @@ from padenet.torch.noise import draw_key, uniform
 
 pytestmark = pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch")
 N = 100_000
-MASK = 0xFFFFFFFF
 
 # Random123's own known answers: counter, key, result, of 10 and of 7 rounds.
 PI = "243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0"
@@ -31,28 +34,6 @@ KNOWN = [
 
 def words(text):
     return [int(w, 16) for w in text.split()]
-
-
-def philox(key, counter, rounds=7):
-    """Philox4x32 on Python's integers, written from the paper."""
-    k0, k1 = key
-    c = list(counter)
-    for _ in range(rounds):
-        p0, p1 = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
-        c = [(p1 >> 32) ^ c[1] ^ k0, p1 & MASK, (p0 >> 32) ^ c[3] ^ k1, p0 & MASK]
-        k0, k1 = (k0 + 0x9E3779B9) & MASK, (k1 + 0xBB67AE85) & MASK
-    return c
-
-
-def noises(key, index, count):
-    """The ``count`` noises of element ``index``, from the description in ``padenet.core.noise``."""
-    found = []
-    for draw in range(math.ceil(count / 10)):
-        w = philox((key & MASK, key >> 32), (index & MASK, index >> 32, draw, 0))
-        k = [part for v in w for part in (v >> 20, (v >> 8) & 0xFFF)]
-        k += [(w[0] & 0xFF) | ((w[1] & 0xF) << 8), (w[2] & 0xFF) | ((w[3] & 0xF) << 8)]
-        found += [(2 * v + 1) / 4096 - 1 for v in k]
-    return found[:count]
 
 
 @pytest.mark.parametrize("rounds, counter, key, expected", KNOWN)
@@ -140,64 +121,11 @@ def test_keys_come_from_torchs_generator():
     assert len(set(first)) == 50 and min(first) >= 0 and max(first) > 2**62
 
 
-FORMS = [
-    Case(),
-    Case("safe", q=0.5, groups=2, degrees=(7, 6)),
-    Case("abs_terms", groups=4),
-    Case("free", degrees=(2, 3)),
-    Case("offset", groups=2, degrees=(1, 1)),
-]
-
-
-def noisy(c, key, alpha, x, case, first):
-    """Coefficients of each element, ``(*x.shape, count)``: c + (c alpha u), noise detached."""
-    if c.ndim == 1:
-        each = c.expand(*x.shape, -1)
-    else:
-        each = c.repeat_interleave(x.shape[1] // len(c), 0)  # (channels, count)
-        each = each.reshape(1, -1, *[1] * (x.ndim - 2), c.shape[-1]).expand(*x.shape, -1)
-    count = first + c.shape[-1]
-    u = [noises(key, i, count)[first:] for i in range(x.numel())]
-    u = torch.tensor(u, dtype=torch.float64).reshape(*x.shape, -1)
-    return each + (each * alpha * u).detach()
-
-
-def expected_of(args, key, alpha, case, dy):
-    x, a, b = (t.detach().double().requires_grad_() for t in args)
-    top = noisy(a, key, alpha, x, case, 0)
-    bottom = noisy(b, key, alpha, x, case, a.shape[-1])
-    y = formula_of_each(x, top, bottom, case.form, case.q)
-    return y.detach(), *torch.autograd.grad(y, (x, a, b), dy.double())
-
-
 def actual_of(args, key, alpha, case, dy):
     args = [t.detach().requires_grad_() for t in args]
     spec = Spec(case.form, case.q, case.channel_dim, alpha)
     y = functional.apply(*args, torch.tensor(key), spec)
     return y.detach(), *torch.autograd.grad(y, args, dy)
-
-
-@pytest.mark.parametrize("shape", [(3, 4), (2, 4, 3, 3)])
-@pytest.mark.parametrize("case", FORMS, ids=lambda c: f"{c.form}{c.degrees}")
-def test_value_and_gradients_use_the_documented_noise(case, shape, backend):
-    """F and x^j / Q and so on at c (1 + alpha u), without a factor 1 + alpha u."""
-    key, alpha = 2**61 + 987654321, 0.4
-    args = problem(case, shape)
-    dy = torch.cos(torch.arange(args[0].numel(), dtype=torch.float64)).reshape(shape)
-    actual = actual_of(args, key, alpha, case, dy)
-    assert_near(actual, expected_of(args, key, alpha, case, dy), 1024)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_noise_in_narrow_dtypes(dtype, backend):
-    case = Case(groups=2)
-    x, a, b = problem(case, (3, 4), torch.float32)
-    args, dy = (x.to(dtype), a, b), torch.ones(3, 4, dtype=dtype)
-    actual = actual_of(args, 77, 0.4, case, dy)
-    assert [t.dtype for t in actual] == [dtype, dtype, torch.float32, torch.float32]
-    expected = expected_of(args, 77, 0.4, case, dy)
-    assert_near(actual, expected, 64)
-    assert_near(actual[:2], expected[:2], 1 if dtype == torch.bfloat16 else 64)
 
 
 @pytest.mark.parametrize("groups", [1, 2])

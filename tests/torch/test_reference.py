@@ -11,7 +11,7 @@ DEGREES = [(0, 0), (3, 0), (0, 3), (5, 4), (4, 5), (7, 6), (12, 12)]
 
 
 def naive(x, a, b, spec):
-    """The formula with powers written out; one unit, or one a channel in the last dim."""
+    """The formula with powers written out; one unit, or one per channel in the last dim."""
     power = lambda k: x**k
     P = sum(a[..., j] * power(j) for j in range(a.shape[-1])) + 0 * x
     terms = [b[..., i] * power(i + 1 - spec.constant) for i in range(b.shape[-1])]

@@ -61,6 +61,6 @@ def main(argv: list[str] | None = None) -> int:
         print(f"padenet: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        fix = " Repeat the command: runs go on where they were." if args.command in GO_ON else ""
+        fix = " Repeat the command: runs will resume." if args.command in GO_ON else ""
         print(f"padenet: interrupted.{fix}", file=sys.stderr)
         return 130

@@ -12,9 +12,14 @@ import argparse
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from padenet.core.extras import require
+from padenet.core import require
+
+if TYPE_CHECKING:
+    from padenet.lab.data import DatasetSpec
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,34 +45,38 @@ def run(args: argparse.Namespace) -> int:
             folder = data.fetch(args.name, args.data_dir, report=report)
         print(f"{args.name} is in {folder}")
     else:
-        place = data.verify(args.name, args.data_dir)
-        print(f"{args.name}: {len(place.files)} files as published, in {place.folder}")
+        copy = data.verify(args.name, args.data_dir)
+        print(f"{args.name}: {len(copy.files)} files as published, in {copy.folder}")
     return 0
 
 
 def print_list(data_dir: str | None) -> None:
-    from padenet.lab.data import NAMES, SOURCES, data_home
-    from padenet.lab.data.folder import imagenet_root
-    from padenet.lab.data.places import find
+    from padenet.lab.data import DATASETS, data_home
 
     home = data_home(data_dir)
-    rows = {
-        "digits": ("present", "in the package"),
-        "imagenet": ("absent", "looked for train and val in imagenet and in the directory itself"),
-    }
-    for name, source in SOURCES.items():
-        folders = ", ".join(layout.folder for layout in source.layouts)
-        rows[name] = ("absent", f"looked in {folders}; padenet data fetch {name}")
-        if place := find(source, home):
-            rows[name] = ("present", str(place.folder))
-            if place.missing:
-                missing = ", ".join(place.missing)
-                rows[name] = ("incomplete", f"{place.folder} has no {missing}")
-    with suppress(FileNotFoundError):
-        rows["imagenet"] = ("present", str(imagenet_root(home)))
     print(f"data directory: {home}")
-    for name in NAMES:
-        print(f"{name:<14} {rows[name][0]:<11} {rows[name][1]}")
+    for name, spec in DATASETS.items():
+        state, where = look(name, spec, home)
+        print(f"{name:<14} {state:<11} {where}")
+
+
+def look(name: str, spec: "DatasetSpec", home: Path) -> tuple[str, str]:
+    """Whether a set is there, and where it lies or was looked for."""
+    from padenet.lab.data.local import find
+
+    if spec.source is not None:
+        if copy := find(spec.source, home):
+            if copy.missing:
+                return "incomplete", f"{copy.folder} has no {', '.join(copy.missing)}"
+            return "present", str(copy.folder)
+        folders = ", ".join(layout.folder for layout in spec.source.layouts)
+        return "absent", f"looked in {folders}; padenet data fetch {name}"
+    if spec.find is None:
+        return "present", "in the package" if spec.packaged else "made by a function"
+    try:
+        return "present", str(spec.find(home))
+    except FileNotFoundError as error:
+        return "absent", str(error).removeprefix(f"{name}: ")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ padenet fit tanh --degrees 3 2 --interval -2 2 --norm max --style c
 padenet fit --table measured.csv --plot fit.png
 padenet fit paper_relu
 
-The last one, a start that the paper printed, is written out as it is stored.
+The last one, a start that the paper printed, is written as stored.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from padenet.core.fitting import Fit
-    from padenet.core.starts import Start
+    from padenet import Fit
+    from padenet.core import Start
 
 STYLES = ("text", "json", "python", "c", "latex")
 WORD_AFTER, WORD_EVERY = 3.0, 10.0  # seconds
@@ -44,9 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from padenet.core.files import replacing
-    from padenet.torch.seeing.fits import plot_fit
-    from padenet.torch.seeing.style import save
+    from padenet.core import replacing
+    from padenet.torch import plot_fit, save_figure
 
     if args.table and args.target:
         raise ValueError(f"both a target, {args.target!r}, and a table were given. Leave one out.")
@@ -58,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
         )
         text = write_fit(found, name, args.style)
         if args.plot:
-            save(plot_fit(found, target, name), args.plot)
+            save_figure(plot_fit(found, target, name), args.plot)
         if temporary:
             temporary.write_text(text + "\n", encoding="utf-8")
     print(f"wrote {args.out}" if args.out else text)
@@ -71,9 +70,7 @@ def write_fit(found: "Fit", name: str, style: str) -> str:
 
     import torch
 
-    from padenet.core import printing as formula
-    from padenet.core.aims import reach
-    from padenet.core.forms import Spec
+    from padenet.core import Spec, reach, write
 
     a, b = (torch.tensor(c, dtype=torch.float64) for c in (found.a, found.b))
     spec = Spec(found.form, found.q)
@@ -87,7 +84,7 @@ def write_fit(found: "Fit", name: str, style: str) -> str:
     if found.far_error is not None:
         low, high = reach(found.interval)
         errors += f", on [{low:.4g}, {high:.4g}] {found.far_error:.3e}"
-    source = formula.write(a, b, spec, style).rstrip()
+    source = write(a, b, spec, style).rstrip()
     if style != "text":
         return f"{COMMENTS[style].format(f'{what}: {errors}')}\n{source}"
     first = "b_0" if spec.constant else "b_1"
@@ -100,7 +97,7 @@ def _list(values: Iterable[float]) -> str:
 
 
 def _fit_table(path: Path, options: dict[str, Any]) -> "tuple[str, Any, Fit]":
-    from padenet.core.fitting import fit
+    from padenet import fit
 
     table = _read_table(path)
     try:
@@ -111,10 +108,8 @@ def _fit_table(path: Path, options: dict[str, Any]) -> "tuple[str, Any, Fit]":
 
 
 def _fit_target(name: str | None, options: dict[str, Any]) -> "tuple[str, Any, Fit]":
-    from padenet.core.fitting import fit
-    from padenet.core.names import unknown
-    from padenet.core.starts import ALIASES, STARTS
-    from padenet.core.targets import TARGETS
+    from padenet import fit
+    from padenet.core import ALIASES, STARTS, TARGETS, unknown
 
     if name is None:
         raise ValueError(f"nothing to fit. Name a target, {', '.join(TARGETS)}, or give --table.")
@@ -136,7 +131,7 @@ def _fit_target(name: str | None, options: dict[str, Any]) -> "tuple[str, Any, F
 
 
 def _as_fit(start: "Start") -> "Fit":
-    from padenet.core.fitting import Fit
+    from padenet import Fit
 
     return Fit(
         start.a,

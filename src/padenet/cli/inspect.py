@@ -27,9 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from padenet.torch.seeing.drawing import plot
-    from padenet.torch.seeing.finding import cost
-    from padenet.torch.seeing.style import save
+    from padenet import plot
+    from padenet.torch import cost, save_figure
 
     units = read(args)
     interval = tuple(args.interval)
@@ -40,13 +39,13 @@ def run(args: argparse.Namespace) -> None:
             number = group if unit.groups > 1 else None
             rows.append((name, number, _describe(unit, interval, group), costs))
     if args.plot:
-        save(plot(units, interval=interval), args.plot)
+        save_figure(plot(units, interval=interval), args.plot)
     print(_json(args.source, rows) if args.json else _table(rows))
 
 
 def read(args: argparse.Namespace) -> Any:
     """The units that the options name. Stored starts have a form and a q of their own."""
-    from padenet.torch.seeing.finding import STORED, read_units
+    from padenet.torch import STORED, read_units
 
     given = {k: v for k in ("form", "q") if (v := getattr(args, k)) is not None}
     if args.source == STORED and given:
@@ -57,7 +56,7 @@ def read(args: argparse.Namespace) -> Any:
 
 def _describe(unit: Any, interval: Any, group: int) -> Any:
     """The facts, or None for a unit that has diverged: the others are still worth a look."""
-    from padenet.core.facts import describe
+    from padenet import describe
 
     a, b = (c.reshape(unit.groups, -1)[group] for c in (unit.a, unit.b))
     if not (a.isfinite().all() and b.isfinite().all()):

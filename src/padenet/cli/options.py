@@ -3,64 +3,44 @@
 import argparse
 import math
 import os
-from dataclasses import fields, replace
-from types import NoneType
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from padenet.lab.records.config import Config, check_read
+from padenet.lab.records.fields import fields_of
 
 if TYPE_CHECKING:
-    from padenet.lab.run.run import Place
-
-
-HELP = {
-    "dataset": "digits (default), mnist, fashion-mnist, cifar10, imagenet",
-    "net": "lenet (default), vgg, vgg8, mobilenetv2, resnet101, densenet121, mobilenetv2-imagenet",
-    "activation": "relu, lrelu, swish, …, pau (default), rpau: docs/networks.md lists them",
-    "seed": "of weights, order and noise",
-    "label": "tells apart runs that differ in other fields; part of the name",
-    "epochs": "number of epochs",
-    "batch_size": "of all processes together",
-    "augment": "none, crop-flip or rotate",
-    "precision": "fp32, tf32 (GPU) or bf16",
-    "optimizer": "adam, adamw, muon, rmsprop or sgd",
-    "lr": "learning rate",
-    "momentum": "of sgd",
-    "weight_decay": "of weights; parameters of activations have none",
-    "lr_decay": "factor on lr every LR_EVERY epochs",
-    "lr_every": "epochs from one decay to the next",
-    "clip_norm": "greatest norm of the gradient of all weights, or none",
-    "start": "stored start of pau and rpau, e.g. lrelu, swish",
-    "aim": "which start of that name: wide, near or steady; none: its default",
-    "form": "of pau and rpau: safe, abs_terms, free, offset",
-    "alpha": "half width of the noise of rpau",
-    "coefficient_lr": "constant rate of the coefficients; none: as lr",
-    "coefficient_clip": "greatest norm of the gradient of each unit, or none",
-    "stabilize": "how far a unit may move in a step, or none: docs/stability.md",
-}
+    from padenet.lab.run.execution import Execution
 
 
 def add_record(parser: argparse.ArgumentParser, *, leave: tuple[str, ...] = ()) -> None:
     """An option for every field of a run's record; those not given keep the protocol's value."""
     group = parser.add_argument_group("fields of the record", "unless given, the protocol's values")
-    hints = get_type_hints(Config)
-    for field in fields(Config):
-        if field.name in (*leave, "coefficient_floor"):  # old records have it
+    for field in fields_of(Config).values():
+        if field.name in leave or not field.help:
             continue
         group.add_argument(
             f"--{field.name.replace('_', '-')}",
             default=argparse.SUPPRESS,
-            type=_reader(hints[field.name]),
+            type=field.reader(),
             metavar=field.name.upper(),
-            help=HELP[field.name],
+            help=field.help,
         )
 
 
-def add_place(parser: argparse.ArgumentParser) -> None:
+def add_execution(parser: argparse.ArgumentParser) -> None:
     """Where a run is computed."""
     group = parser.add_argument_group("place")
     group.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1")
     group.add_argument("--data-dir", help="directory of the data sets (or PADENET_DATA)")
+    group.add_argument(
+        "--import",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        dest="modules",
+        help="a module or a Python file that registers data sets or activations of yours",
+    )
     group.add_argument("--threads", type=_threads, help="CPU threads of each process")
     group.add_argument(
         "--deterministic", action="store_true", help="repeat bit for bit on a GPU too"
@@ -76,17 +56,21 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def make_place(args: argparse.Namespace, deadline: float = math.inf) -> "Place":
-    """What those options say."""
-    from padenet.lab.run.run import Place
+def make_execution(args: argparse.Namespace, deadline: float = math.inf) -> "Execution":
+    """What those options say. The modules that they name are imported here too."""
+    from padenet.lab.run.execution import Execution
+    from padenet.lab.run.user_code import import_modules
 
-    return Place(
+    modules = tuple(os.path.abspath(m) if m.endswith(".py") else m for m in args.modules)
+    import_modules(modules)
+    return Execution(
         device=args.device,
         data_dir=args.data_dir,
         deterministic=args.deterministic,
         graph=not args.no_graph,
         compile=args.compile,
         workers=args.workers,
+        modules=modules,
         deadline=deadline,
     )
 
@@ -94,7 +78,7 @@ def make_place(args: argparse.Namespace, deadline: float = math.inf) -> "Place":
 def make_configs(args: argparse.Namespace) -> list[Config]:
     """The records of ``--recipe``, a seed each, with the fields that were given."""
     from padenet.lab.sweep.recipes import find_protocol
-    from padenet.lab.sweep.sweep import choose
+    from padenet.lab.sweep.recipes.finding import choose
 
     found = given(args)
     seeds = found.pop("seed")
@@ -107,8 +91,7 @@ def make_configs(args: argparse.Namespace) -> list[Config]:
 
 def given(args: argparse.Namespace) -> dict[str, Any]:
     """The fields of the record that the command line gave."""
-    names = {f.name for f in fields(Config)}
-    return {k: v for k, v in vars(args).items() if k in names}
+    return {k: v for k, v in vars(args).items() if k in fields_of(Config)}
 
 
 def positive(text: str) -> int:
@@ -128,16 +111,3 @@ def _threads(text: str) -> int:
             f"{os.cpu_count()} here"
         )
     return value
-
-
-def _reader(hint: Any) -> Any:
-    kinds = [k for k in get_args(hint) if isinstance(k, type)] or [hint]
-    kind = next((k for k in kinds if k in (int, float)), str)
-
-    def read(text: str) -> Any:
-        if NoneType in kinds and text.lower() == "none":
-            return None
-        return kind(text)
-
-    read.__name__ = kind.__name__  # argparse names it in its errors
-    return read

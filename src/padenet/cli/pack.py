@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from padenet.lab.records.packing import pack_runs, unpack_runs
-    from padenet.lab.report.overview import describe_counts
+    from padenet.lab.report.facts import describe_counts
 
     if args.unpack and args.more:
         raise ValueError(

@@ -25,10 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from padenet.torch.seeing.drawing import plot
-    from padenet.torch.seeing.finding import STORED
-    from padenet.torch.seeing.fits import plot_starts
-    from padenet.torch.seeing.style import save
+    from padenet import plot
+    from padenet.torch import STORED, plot_starts, save_figure
 
     options: dict[str, Any] = {"columns": args.columns} if args.columns else {}
     if args.interval:
@@ -38,5 +36,5 @@ def run(args: argparse.Namespace) -> None:
         figure = plot_starts(aim=args.aim, **options)
     else:
         figure = plot(units, **options)
-    save(figure, args.out)
+    save_figure(figure, args.out)
     print(f"wrote {args.out}")

@@ -4,13 +4,13 @@
     padenet prune --net lenet --activation pau --fractions 20 40 --report report/
 
 A stage is a run in a directory of its own, OUT/NAME of the whole net and then one for each
-fraction. A stage that is there is not repeated, one that was cut goes on, and one that came from
+fraction. A finished stage is not repeated, an interrupted one is resumed, and one that came from
 other fractions is refused. --report makes a table and a figure of all pruned runs under OUT.
 """
 
 import argparse
 
-from padenet.cli.options import add_place, add_record, make_configs, make_place
+from padenet.cli.options import add_execution, add_record, make_configs, make_execution
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--report", metavar="DIR", help="write a table and a figure of what is under OUT there")
     add("--quiet", action="store_true", help="no progress")
     add_record(parser, leave=("seed",))
-    add_place(parser)
+    add_execution(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from padenet.lab.run.progress import show
     from padenet.lab.run.ranks import join_ranks
 
+    execution = make_execution(args)
     configs, code = make_configs(args), 0
     if args.threads:
         torch.set_num_threads(args.threads)
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
                 config,
                 args.out,
                 args.fractions,
-                make_place(args),
+                execution,
                 criterion=args.criterion,
                 ranks=ranks,
                 show=partial(show, quiet=args.quiet or not ranks.leads),

@@ -5,7 +5,7 @@ padenet report runs.jsonl.gz --out report/ --title "Table 2"
 
 Writes report.md, report.html, tables/ (Markdown, LaTeX, CSV) and figures/ (PNG, PDF). Runs that
 diverged, failed or are not finished are counted and shown, and averaged nowhere.
-A report that is there already is replaced; other files in DIR stay.
+An earlier report is replaced; other files in DIR stay.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """Train all runs of a recipe, several at a time, on this machine or on a Ray cluster.
 
-RECIPE is demo, table2, table3, imagenet, stability, frontier, starts, or a Python file with a
-function runs() that returns a list of padenet.lab.records.config.Config. Each run is one of padenet
-train and goes to OUT/NAME. A run that is there is not repeated, one that was cut goes on, one that
-failed is tried again.
+RECIPE is demo, table2, table3, table3-short, imagenet, stability, frontier, starts, or a Python
+file with a function runs() that returns a list of padenet.lab.records.config.Config. Each run is
+one of padenet train and goes to OUT/NAME. A finished run is not repeated, an interrupted one is
+resumed, one that failed is tried again.
 
     padenet sweep demo --out runs --jobs 2
     padenet sweep table2 --out runs/table2 --jobs 8 --time-limit 9m --only 'fashion-mnist-*'
@@ -22,12 +22,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from padenet.cli.options import add_place, add_record, given, make_place
-from padenet.core.extras import require
+from padenet.cli.options import add_execution, add_record, given, make_execution
+from padenet.core import require
 
 if TYPE_CHECKING:
-    from padenet.lab.sweep.outcome import Report
-    from padenet.lab.sweep.sweep import Status
+    from padenet.lab.sweep.outcome import OnEnd
+    from padenet.lab.sweep.status import Status
 
 EVERY = 2.0  # seconds between two looks at the directories
 
@@ -43,26 +43,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="list the runs and estimate the time")
     add("--quiet", action="store_true", help="no progress, the summary only")
     add_record(parser, leave=("dataset", "net", "activation", "seed"))
-    add_place(parser)
+    add_execution(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     deadline = time.time() + args.time_limit  # the imports take seconds too
     from padenet.lab.records.config import check_read
     from padenet.lab.run.run import check_names
+    from padenet.lab.sweep.checks import check_directories, check_work
     from padenet.lab.sweep.jobs import check_jobs
-    from padenet.lab.sweep.sweep import (
-        check_directories,
-        check_work,
-        choose,
-        exit_code,
-        find_runs,
-        look,
-        summarize,
-        sweep,
-    )
+    from padenet.lab.sweep.recipes.finding import choose, find_runs
+    from padenet.lab.sweep.status import exit_code, look, summarize
+    from padenet.lab.sweep.sweep import sweep
 
-    place = make_place(args, deadline)
+    execution = make_execution(args, deadline)
     check_jobs(args.jobs)
     configs = choose(find_runs(args.recipe), args.only, given(args))
     check_read(configs, given(args))
@@ -74,13 +68,19 @@ def run(args: argparse.Namespace) -> int:
         print_plan(statuses, args)
         return 0
     if args.ray is None:  # a cluster may have what this machine has not
-        check_work(statuses, args.out, place.data_dir)
+        check_work(statuses, args.out, execution.data_dir)
     if not args.quiet:
         plural = "s" if len(configs) > 1 else ""
         print(f"{len(configs)} run{plural} in {args.out}: {count(statuses)}", flush=True)
     with show(statuses, args) as report:
         statuses = sweep(
-            configs, args.out, place, args.jobs, ray=args.ray, threads=args.threads, report=report
+            configs,
+            args.out,
+            execution,
+            args.jobs,
+            ray=args.ray,
+            threads=args.threads,
+            report=report,
         )
     if any(s.result for s in statuses):
         print_columns(summarize(statuses))
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     print(count(statuses))
     code = exit_code(statuses)
     if code == 4:
-        print("Some were cut by the time limit or are in use elsewhere: repeat the command.")
+        print("Some reached the time limit or are in use elsewhere: repeat the command.")
     return code
 
 
@@ -108,7 +108,7 @@ def print_plan(statuses: "list[Status]", args: argparse.Namespace) -> None:
     print(count(statuses), flush=True)
     torch.set_num_threads(args.threads or max(1, torch.get_num_threads() // args.jobs))
     try:
-        timed = time_runs(statuses, make_place(args))
+        timed = time_runs(statuses, make_execution(args))
     except (OSError, ValueError, ImportError) as error:
         print(f"no estimate of the time: {error}")
         return
@@ -120,7 +120,7 @@ def print_plan(statuses: "list[Status]", args: argparse.Namespace) -> None:
 
 
 @contextmanager
-def show(statuses: "list[Status]", args: argparse.Namespace) -> "Iterator[Report]":
+def show(statuses: "list[Status]", args: argparse.Namespace) -> "Iterator[OnEnd]":
     """A function for each outcome: it prints a line, unless a live table shows them."""
     if args.quiet:
         yield lambda outcome: None
@@ -144,7 +144,7 @@ def show(statuses: "list[Status]", args: argparse.Namespace) -> "Iterator[Report
 def draw(configs: list[Any], args: argparse.Namespace, since: float) -> Any:
     """The table of a sweep as it goes: what runs, what went wrong, how many there are of each."""
     from padenet.lab.sweep.estimate import time_left
-    from padenet.lab.sweep.sweep import look
+    from padenet.lab.sweep.status import look
 
     table, text = require("rich.table", "train").Table(), require("rich.text", "train").Text
     statuses = [look(c, args.out, since) for c in configs]

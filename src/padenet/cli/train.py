@@ -1,8 +1,8 @@
 """Train a net with an activation.
 
 One run makes one directory: config.json, metrics.jsonl, checkpoint.pt, result.json. A run that is
-there is not repeated, one that was cut goes on. Several seeds are several runs; --jobs trains that
-many at once. Under torchrun the processes share a run.
+there is not repeated, an interrupted one is resumed. Several seeds are several runs; --jobs
+trains that many at once. Under torchrun the processes share a run.
 
     padenet train --dataset fashion-mnist --net lenet --activation pau --seed 0
     padenet train --activation pau --seed 0 1 2 --jobs 2
@@ -13,11 +13,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from padenet.cli.options import add_place, add_record, make_configs, make_place
+from padenet.cli.options import add_execution, add_record, make_configs, make_execution
 
 if TYPE_CHECKING:
     from padenet.lab.records.config import Config
-    from padenet.lab.run.run import Place
+    from padenet.lab.run.execution import Execution
     from padenet.lab.sweep.outcome import Outcome
 
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time (default: 1)")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     add_record(parser, leave=("seed",))
-    add_place(parser)
+    add_execution(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,42 +40,45 @@ def run(args: argparse.Namespace) -> int:
     from padenet.lab.run.ranks import join_ranks
     from padenet.lab.run.run import train
 
+    execution = make_execution(args)
     configs = make_configs(args)
-    place = make_place(args)
     if args.jobs != 1:
-        return run_together(configs, place, args)
+        return run_together(configs, execution, args)
     if args.threads:
         torch.set_num_threads(args.threads)
     code = 0
     with join_ranks(args.device) as ranks:
         if ranks.leads:
-            check_beforehand(configs, place, args)
+            check_beforehand(configs, execution, args)
         for config in configs:
             path = Path(args.out) / config.name
             with show(config.name, quiet=args.quiet or not ranks.leads) as watch:
-                result = train(config, path, place, ranks=ranks, watch=watch)
+                result = train(config, path, execution, ranks=ranks, watch=watch)
             if ranks.leads and result is not None:
                 code = max(code, report(config.name, path, result))
     return code
 
 
-def check_beforehand(configs: "list[Config]", place: "Place", args: argparse.Namespace) -> None:
+def check_beforehand(
+    configs: "list[Config]", execution: "Execution", args: argparse.Namespace
+) -> None:
     """Refuse what no run could do, before one is begun."""
-    from padenet.lab.sweep.sweep import check_directories, check_work, look
+    from padenet.lab.sweep.checks import check_directories, check_work
+    from padenet.lab.sweep.status import look
 
     check_directories(configs, args.out)
-    check_work([look(c, args.out) for c in configs], args.out, place.data_dir)
+    check_work([look(c, args.out) for c in configs], args.out, execution.data_dir)
 
 
-def run_together(configs: "list[Config]", place: "Place", args: argparse.Namespace) -> int:
+def run_together(configs: "list[Config]", execution: "Execution", args: argparse.Namespace) -> int:
     """``--jobs`` runs at a time, a line as each ends; the exit code is a sweep's."""
     from padenet.lab.run.ranks import world_size
     from padenet.lab.sweep.jobs import run_all
-    from padenet.lab.sweep.sweep import exit_code
+    from padenet.lab.sweep.status import exit_code
 
     if world_size() > 1:
         raise ValueError("--jobs is for whole runs, torchrun shares one: leave out either.")
-    check_beforehand(configs, place, args)
+    check_beforehand(configs, execution, args)
     outcomes: list[Outcome] = []
 
     def note(outcome: "Outcome") -> None:
@@ -83,7 +86,7 @@ def run_together(configs: "list[Config]", place: "Place", args: argparse.Namespa
         if not args.quiet or outcome.state != "done":
             print(outcome, flush=True)
 
-    run_all(configs, args.out, place, args.jobs, threads=args.threads, report=note)
+    run_all(configs, args.out, execution, args.jobs, threads=args.threads, report=note)
     return exit_code(outcomes)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary name beside ``path`` to write to; it takes the place of ``path`` at the end.
+    """A temporary name beside ``path`` to write to; it replaces ``path`` at the end.
 
     An error of the system about the temporary file names ``path``.
     """

@@ -15,4 +15,10 @@ from padenet.torch.seeing.finding import cost as cost
 from padenet.torch.seeing.finding import read_units as read_units
 from padenet.torch.seeing.fits import plot_fit as plot_fit
 from padenet.torch.seeing.fits import plot_starts as plot_starts
+from padenet.torch.seeing.style import GREY as GREY
+from padenet.torch.seeing.style import new_figure as new_figure
+from padenet.torch.seeing.style import new_grid as new_grid
+from padenet.torch.seeing.style import save_figure as save_figure
+from padenet.torch.seeing.style import tidy as tidy
+from padenet.torch.seeing.style import wrap as wrap
 from padenet.torch.trust import MOST as MOST

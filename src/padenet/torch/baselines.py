@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 
 class APL(nn.Module):
-    r"""Adaptive piecewise linear unit (Agostinelli et al., 2014), one a channel.
+    r"""Adaptive piecewise linear unit (Agostinelli et al., 2014), one per channel.
 
         y = max(0, x) + a_1 max(0, b_1 - x) + ... + a_S max(0, b_S - x)
 
@@ -75,7 +75,7 @@ def penalty(model: nn.Module) -> Tensor | float:
 
 
 class SReLU(nn.Module):
-    r"""S-shaped rectified linear unit (Jin et al., 2016), one a channel.
+    r"""S-shaped rectified linear unit (Jin et al., 2016), one per channel.
 
         y = t_r + a_r (x - t_r)     above t_r
             x                       between

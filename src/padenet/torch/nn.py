@@ -30,8 +30,8 @@ class PAU(nn.Module):
         Q(x) = q + |b_1 x + ... + b_n x^n|          (form="safe"; others: ``padenet.rational``)
 
     One unit serves a whole layer, so degrees (5, 4) add 10 parameters whatever its width.
-    ``groups`` units share out ``channel_dim`` evenly: ``groups=channels`` is one unit a channel.
-    One unit a neuron of ``(N, C, H, W)`` is ``groups=C*H*W`` on ``x.flatten(1)``.
+    ``groups`` units share out ``channel_dim`` evenly: ``groups=channels`` is one unit per channel.
+    One unit per neuron of ``(N, C, H, W)`` is ``groups=C*H*W`` on ``x.flatten(1)``.
 
     Args:
         init: Start of every unit: a name from ``padenet.core.starts.STARTS``, a pair (a, b), a

@@ -24,15 +24,15 @@ ACTIVATIONS: dict[str, Callable[..., nn.Module]] = {
     "celu": nn.CELU,  # the same for alpha = 1
     "swish": nn.SiLU,  # x sigmoid(x)
     "maxout": Maxout,  # max of two channels: the layer before makes twice as many
-    # the paper's, learnable, one a layer
+    # the paper's, learnable, one per layer
     "prelu": nn.PReLU,  # slope below 0, from .25 on: 1 parameter
     "mixture": Mixture,  # w_1 x + w_2 max(0, x): 2
     "slaf": SLAF,  # polynomial of degree 5: 6
     "pau": PAU,  # P(x) / (1 + |A(x)|), degrees 5 and 4: 10
     "rpau": RPAU,  # pau with noise on its coefficients in training: 10
-    # the paper's, learnable, one a channel
-    "apl": APL,  # max(0, x) + two hinges: 4 parameters a channel
-    "srelu": SReLU,  # three linear pieces: 4 a channel
+    # the paper's, learnable, one per channel
+    "apl": APL,  # max(0, x) + two hinges: 4 parameters per channel
+    "srelu": SReLU,  # three linear pieces: 4 per channel
     # more
     "sigmoid": nn.Sigmoid,
     "tanh": nn.Tanh,
@@ -52,9 +52,9 @@ def make_activation(name: str, channels: int | None = None, **options: Any) -> n
 
     Args:
         name: A name from ``ACTIVATIONS``.
-        channels: Those that come out of it; needed by activations with parameters a channel.
+        channels: Those that come out of it; needed by activations with parameters per channel.
         options: What its class takes: ``init``, ``form``, ``degrees``, ... of pau, ``alpha`` of
-            rpau, ``negative_slope`` of lrelu. ``groups="channel"`` makes pau one unit a channel.
+            rpau, ``negative_slope`` of lrelu. ``groups="channel"`` makes pau one unit per channel.
     """
     if name not in ACTIVATIONS:
         raise unknown("activation", name, ACTIVATIONS)

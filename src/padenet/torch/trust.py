@@ -51,7 +51,7 @@ class Grid(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Where a kernel that holds the steps of units alike finds them, and what it needs besides.
+    """Where a kernel that holds the steps of units of one kind finds them, and what else it needs.
 
     ``addresses`` are int64 (rows, 2): where a and b of each row lie. ``old`` has the coefficients
     before the step, (rows, terms) each, of their dtype. ``counts`` are int64 (3, rows): steps,
@@ -68,7 +68,7 @@ class Memory(NamedTuple):
 
 
 class Held(NamedTuple):
-    """New coefficients, and whether the step was cut (not: measured otherwise)."""
+    """New coefficients, and whether the step was shortened (not: measured otherwise)."""
 
     a: Tensor
     b: Tensor

@@ -3,15 +3,17 @@
 import gzip
 import hashlib
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from padenet.lab import data
-from padenet.lab.data import SOURCES, Layout, Source
+from padenet.lab.data import DATASETS, Layout, Source
+from padenet.lab.data.readers.idx import read_pairs
 
-IDX_FILES = list(SOURCES["mnist"].layouts[0].files)
+IDX_FILES = list(DATASETS["mnist"].source.layouts[0].files)
 
 
 def idx_bytes(array):
@@ -79,7 +81,7 @@ def test_digits_labels_belong_to_the_images():
 def test_idx(tmp_path, rng, name, folder, compressed):
     arrays = make_idx(tmp_path / folder, rng, compressed=compressed)
     found = data.load(name, tmp_path)
-    assert found.name == name and found.classes == SOURCES[name].classes
+    assert found.name == name and found.classes == DATASETS[name].classes
     for part, images, labels in [
         ("train", found.train_images, found.train_labels),
         ("t10k", found.test_images, found.test_labels),
@@ -168,8 +170,8 @@ def test_verify(tmp_path, rng, monkeypatch):
         raw = gzip.decompress((tmp_path / "mnist" / f"{name}.gz").read_bytes())
         digests[name] = f"sha256:{hashlib.sha256(raw).hexdigest()}"
         (tmp_path / "mnist" / f"{name}.gz").write_bytes(gzip.compress(raw, 1))
-    own = Source("mnist", tuple("0123456789"), (Layout("mnist", "idx", digests),), (), {})
-    monkeypatch.setitem(SOURCES, "mnist", own)
+    own = Source((Layout("mnist", read_pairs, digests),), (), {})
+    monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], source=own))
     assert len(data.verify("mnist", tmp_path).files) == 4
     assert len(data.load("mnist", tmp_path, verify=True).train_labels) == 30
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from padenet.lab import data
-from padenet.lab.data import SOURCES, cifar
+from padenet.lab.data import DATASETS
+from padenet.lab.data.readers import cifar
 
 
 class Python2Pickler(pickle._Pickler):
@@ -44,7 +45,7 @@ def cifar_home(tmp_path, monkeypatch):
     monkeypatch.setattr(cifar, "RECORDS", 50)
     rng = np.random.default_rng(0)
     labels, pixels = rng.integers(0, 10, (6, 50)), rng.integers(0, 256, (6, 50, 3072), np.uint8)
-    for kind, layout in zip(("bin", "py"), SOURCES["cifar10"].layouts, strict=True):
+    for kind, layout in zip(("bin", "py"), DATASETS["cifar10"].source.layouts, strict=True):
         folder = tmp_path / kind / layout.folder
         folder.mkdir(parents=True)
         for i, name in enumerate(layout.files):

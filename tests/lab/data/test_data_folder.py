@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from padenet.lab import data
 from padenet.lab.data import Draw, EpochSampler, ImageFolder, epoch_order
 from padenet.lab.data.folder import random_box
-from padenet.lab.run.batches import make_batches
+from padenet.lab.run.learning.batches import make_batches
 from padenet.lab.run.ranks import Ranks
 
 Image = pytest.importorskip("PIL.Image")

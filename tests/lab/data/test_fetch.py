@@ -1,115 +1,16 @@
 """Downloads from a server of our own, with mirrors that fail in every way a mirror can."""
 
 import gzip
-import hashlib
-import http.server
-import io
-import re
-import socket
-import tarfile
-import threading
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from test_data import IDX_FILES, idx_bytes
+from downloads import fetch, known, md5, refusing_url
+from test_data import IDX_FILES
 
 from padenet.cli import main
 from padenet.lab import data
-from padenet.lab.data import SOURCES, Layout, Source
-
-CUT = 5000  # bytes that a mirror named "cut…" sends before it hangs up
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    """/MIRROR/FILE: what the server does with the file depends on the name of the mirror."""
-
-    def do_GET(self):
-        mirror, name = self.path.strip("/").split("/")
-        asked = self.headers.get("Range")
-        self.server.log.append((mirror, name, asked))
-        if mirror == "missing" or name not in self.server.files:
-            self.send_error(404)
-            return
-        raw = self.server.files[name]
-        raw = raw[::-1] if mirror == "wrong" else raw
-        start = (
-            int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked and "plain" not in mirror else 0
-        )
-        if start and start >= len(raw):
-            self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{len(raw)}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        if start:
-            first = 0 if mirror == "shifted" else start
-            self.send_response(206)
-            self.send_header("Content-Range", f"bytes {first}-{len(raw) - 1}/{len(raw)}")
-        else:
-            self.send_response(200)
-        body = raw[start:]
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body[:CUT] if mirror.startswith("cut") else body)
-
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture
-def server(monkeypatch):
-    monkeypatch.setenv("no_proxy", "*")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.files, server.log = {}, []
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-def refusing_url():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}/refused/"
-
-
-def md5(raw):
-    return f"md5:{hashlib.md5(raw).hexdigest()}"
-
-
-@pytest.fixture
-def source(server):
-    """A function: a small MNIST on the server, to be fetched from these mirrors."""
-    rng = np.random.default_rng(0)
-    contents = {}
-    for name in IDX_FILES:
-        n = 40 if name.startswith("train") else 10
-        shape = (n, 28, 28) if "images" in name else (n,)
-        raw = contents[name] = idx_bytes(rng.integers(0, 10, shape))
-        server.files[f"{name}.gz"] = gzip.compress(raw, mtime=0)
-
-    def make(*mirrors):
-        root = f"http://127.0.0.1:{server.server_port}"
-        return Source(
-            "mnist",
-            tuple("0123456789"),
-            (
-                Layout("mnist", "idx", {name: md5(raw) for name, raw in contents.items()}),
-                Layout("MNIST/raw", "idx", {name: md5(raw) for name, raw in contents.items()}),
-            ),
-            tuple(m if m.startswith("http") else f"{root}/{m}/" for m in mirrors),
-            {name: md5(raw) for name, raw in server.files.items()},
-        )
-
-    return make
-
-
-def fetch(source, home, **options):
-    return data.fetch(source.name, home, sources={source.name: source}, **options)
-
+from padenet.lab.data import DATASETS
 
 LARGE = f"{IDX_FILES[0]}.gz"
 
@@ -144,7 +45,7 @@ def test_only_what_is_missing_or_damaged(server, source, tmp_path):
     fetch(source("good"), tmp_path)
     assert [name for _, name, _ in server.log] == [f"{name}.gz" for name in IDX_FILES[1:3]]
     assert (folder / LARGE).read_bytes() == anew
-    data.verify("mnist", tmp_path, sources={"mnist": source()})
+    data.verify("mine", tmp_path, datasets=known(source()))
 
 
 @pytest.mark.parametrize(
@@ -195,80 +96,6 @@ def test_every_mirror_fails(server, source, tmp_path):
     assert ("good", LARGE, "bytes=5000-") in server.log
 
 
-def add(tar, name, raw=b"", **fields):
-    member = tarfile.TarInfo(name)
-    member.size = len(raw)
-    for field, value in fields.items():
-        setattr(member, field, value)
-    tar.addfile(member, io.BytesIO(raw))
-
-
-@pytest.fixture
-def archived(server):
-    """A function: a tar of two batches and the members given, as a source."""
-    batches = {"one.bin": b"1" * 5000, "two.bin": b"2" * 7000}
-
-    def make(more=(), leave_out=()):
-        file = io.BytesIO()
-        with tarfile.open(fileobj=file, mode="w:gz") as tar:
-            add(tar, "batches", type=tarfile.DIRTYPE, mode=0o755)
-            for name, fields in more:
-                add(tar, name, **fields)
-            for name, raw in batches.items():
-                if name not in leave_out:
-                    add(tar, f"batches/{name}", raw)
-        server.files["set.tar.gz"] = file.getvalue()
-        layout = Layout("batches", "binary", {name: md5(raw) for name, raw in batches.items()})
-        url = f"http://127.0.0.1:{server.server_port}/good/"
-        return Source("set", (), (layout,), (url,), {"set.tar.gz": md5(file.getvalue())})
-
-    return make
-
-
-def test_an_archive_gives_the_files_of_the_layout_and_no_other(archived, tmp_path, server):
-    evil = [
-        ("../evil", {"raw": b"x"}),
-        ("batches/../../evil", {"raw": b"x"}),
-        (str(tmp_path / "evil"), {"raw": b"x"}),
-        ("batches/readme.html", {"raw": b"x"}),
-        ("batches/one.bin", {"type": tarfile.SYMTYPE, "linkname": "/etc/hostname"}),
-    ]
-    home = tmp_path / "home"
-    source = archived(evil)
-    assert fetch(source, home) == home / "batches"
-    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")) == [
-        "home",
-        "home/batches",
-        "home/batches/one.bin",
-        "home/batches/two.bin",
-    ]
-    assert not (home / "batches/one.bin").is_symlink()
-    data.verify("set", home, sources={"set": source})
-    server.log.clear()
-    assert fetch(source, home) and server.log == []
-
-
-def test_an_archive_that_lies_there_is_unpacked(archived, tmp_path, server):
-    source = archived()
-    (tmp_path / "set.tar.gz").write_bytes(server.files["set.tar.gz"])
-    fetch(source, tmp_path)
-    assert server.log == [] and (tmp_path / "batches/two.bin").read_bytes() == b"2" * 7000
-
-
-def test_an_archive_with_another_file(archived, tmp_path):
-    source = archived()
-    digests = {**source.layouts[0].files, "two.bin": md5(b"3" * 7000)}
-    source = replace(source, layouts=(replace(source.layouts[0], files=digests),))
-    with pytest.raises(ValueError, match=r"two\.bin.*: md5 is \w{32}, expected \w{32}"):
-        fetch(source, tmp_path)
-    assert [p.name for p in (tmp_path / "batches").iterdir()] == ["one.bin"]
-
-
-def test_an_archive_without_a_file(archived, tmp_path):
-    with pytest.raises(ValueError, match=r"set\.tar\.gz has no batches/two\.bin"):
-        fetch(archived(leave_out=["two.bin"]), tmp_path)
-
-
 def test_sets_that_are_not_fetched(tmp_path):
     with pytest.raises(ValueError, match="digits comes with the package"):
         data.fetch("digits", tmp_path)
@@ -283,7 +110,7 @@ def test_the_command_line(source, tmp_path, monkeypatch, capsys, terminal):
     if terminal:
         pytest.importorskip("rich")
         monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    monkeypatch.setitem(SOURCES, "mnist", source("good"))
+    monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], source=source("good")))
     option = ["--data-dir", str(tmp_path)]
     assert main(["data", "verify", "mnist", *option]) == 2
     assert f"padenet data fetch mnist --data-dir {tmp_path}" in capsys.readouterr().err

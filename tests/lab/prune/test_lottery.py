@@ -16,14 +16,19 @@ from runs import make_run
 import padenet
 from padenet.cli import main
 from padenet.lab.data import load
-from padenet.lab.prune.lottery import lottery, stage_config, whole_label
+from padenet.lab.prune.lottery import lottery, stage_config
 from padenet.lab.records.config import Config
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.records.labels import whole_label
 from padenet.lab.records.packing import pack_runs
-from padenet.lab.records.store import RunDirectory
 from padenet.lab.report import write_report
-from padenet.lab.report.pruning import plot_pruning, pruning_curves, pruning_table
-from padenet.lab.run.learner import Learner, build_net
-from padenet.lab.run.run import Place, read_pruning, train
+from padenet.lab.report.figures.pruning import plot_pruning
+from padenet.lab.report.pruned import pruning_curves
+from padenet.lab.report.tables.pruning import pruning_table
+from padenet.lab.run.execution import Execution
+from padenet.lab.run.learning.learner import Learner
+from padenet.lab.run.learning.model import build_net
+from padenet.lab.run.run import read_pruning, train
 from padenet.lab.sweep.recipes import paper
 
 TINY = replace(paper(Config(activation="pau")), epochs=1, batch_size=256)
@@ -148,7 +153,7 @@ def test_killed_it_goes_on_to_the_same_bits(stages, tmp_path):
 
 def test_cut_in_a_stage_it_goes_on_to_the_same_bits(stages, tmp_path):
     shutil.copytree(stages[0].path, tmp_path / stages[0].path.name)
-    late = Place(deadline=0.0)
+    late = Execution(deadline=0.0)
     assert [s.fraction for s in lottery(TINY, tmp_path, FRACTIONS, late)] == [0]
     directory = RunDirectory(tmp_path / stages[1].path.name)
     assert directory.checkpoint()["epoch"] == 0 and directory.result() is None

@@ -10,8 +10,8 @@ from padenet.cli import main
 from padenet.lab.data import load
 from padenet.lab.prune.lottery import lottery
 from padenet.lab.records.config import Config
-from padenet.lab.records.store import RunDirectory
-from padenet.lab.run.learner import build_net
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.run.learning.model import build_net
 from padenet.lab.sweep.recipes import paper
 
 TINY = replace(paper(Config(activation="pau")), epochs=1, batch_size=256)

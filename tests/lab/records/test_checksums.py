@@ -6,9 +6,9 @@ import re
 import pytest
 from runs import make_run
 
+from padenet.lab.records.directory import RunDirectory
 from padenet.lab.records.packed import pack, read_runs
 from padenet.lab.records.packing import unpack_runs
-from padenet.lab.records.store import RunDirectory
 from padenet.lab.run.run import train
 
 

@@ -9,9 +9,11 @@ from runs import make_run
 
 from padenet.cli import main
 from padenet.lab.records.config import Config
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.records.files.lock import InUse
 from padenet.lab.records.packed import pack, read_runs
 from padenet.lab.records.packing import pack_runs, read_sources, unpack_runs
-from padenet.lab.records.store import InUse, Run, RunDirectory
+from padenet.lab.records.run import Run
 
 
 @pytest.fixture

@@ -9,17 +9,20 @@ import pytest
 from runs import make_run
 
 from padenet.cli import main
+from padenet.lab.records.directory import RunDirectory
 from padenet.lab.records.packed import pack, read_runs
 from padenet.lab.records.packing import unpack_runs
-from padenet.lab.records.store import RunDirectory
 from padenet.lab.report.cells import collect
-from padenet.lab.report.comparisons import comparison_tables
-from padenet.lab.report.formats import to_csv, to_html, to_latex, to_markdown
-from padenet.lab.report.overview import facts, lost_tables, settings_table
+from padenet.lab.report.facts import facts
 from padenet.lab.report.page import embed
 from padenet.lab.report.page.data import page_data
-from padenet.lab.report.pruning import pruning_curves, pruning_table
-from padenet.lab.report.results import results_tables
+from padenet.lab.report.pruned import pruning_curves
+from padenet.lab.report.tables.comparisons import comparison_tables
+from padenet.lab.report.tables.formats import to_csv, to_html, to_latex, to_markdown
+from padenet.lab.report.tables.lost import lost_tables
+from padenet.lab.report.tables.pruning import pruning_table
+from padenet.lab.report.tables.results import results_tables
+from padenet.lab.report.tables.settings import settings_table
 
 NO_RECORDS = [None, [], {}, "x", -1, math.inf, math.nan, True, [[]], [1, [2]], 10**30]
 COSTS = {"fraction": 20.0, "parameters": 5, "whole_milliseconds": 1.0}

@@ -11,7 +11,8 @@ import torch
 
 from padenet.cli import main
 from padenet.lab.records.config import Config
-from padenet.lab.records.store import InUse, RunDirectory
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.records.files.lock import InUse
 from padenet.lab.run.run import steps, train
 
 TINY = Config(activation="relu", epochs=2, batch_size=512)
@@ -166,7 +167,7 @@ def test_a_finished_run_where_nothing_can_be_written(tmp_path, capsys, monkeypat
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
     monkeypatch.setattr(Path, "touch", refuse)
-    monkeypatch.setattr("padenet.lab.records.disk.replacing", refuse)
+    monkeypatch.setattr("padenet.lab.records.files.disk.replacing", refuse)
     assert main(command) == 0
     assert capsys.readouterr().out.splitlines() == [last]
     assert main([*command, "--seed", "1"]) == 2

@@ -1,7 +1,5 @@
 """From recorded runs to tables, figures and report.md: by value, and with runs that went wrong."""
 
-import csv
-import io
 import json
 from dataclasses import replace
 
@@ -11,18 +9,18 @@ from runs import entries, lost, make_run, seeds, table2
 
 from padenet.cli import main
 from padenet.lab.records.packed import pack
-from padenet.lab.records.store import Run
+from padenet.lab.records.run import Run
 from padenet.lab.report import write_report
 from padenet.lab.report.cells import collect
-from padenet.lab.report.curves import curve, mean_curve, plot_curves
-from padenet.lab.report.formats import to_csv, to_html, to_latex, to_markdown
+from padenet.lab.report.facts import facts
+from padenet.lab.report.figures.curves import curve, mean_curve, plot_curves
 from padenet.lab.report.names import looks
-from padenet.lab.report.overview import facts, lost_tables, settings_table
 from padenet.lab.report.page import embed
 from padenet.lab.report.page.data import unit_records
-from padenet.lab.report.paper import paper_cell
-from padenet.lab.report.results import mark_best, results_tables
-from padenet.lab.report.table import Column, Entry, Table
+from padenet.lab.report.tables.lost import lost_tables
+from padenet.lab.report.tables.paper import paper_cell
+from padenet.lab.report.tables.results import mark_best, results_tables
+from padenet.lab.report.tables.settings import settings_table
 
 
 @pytest.mark.parametrize(
@@ -140,56 +138,6 @@ def test_runs_of_a_cell_must_agree():
     runs = [make_run(seed=0, epochs=2), make_run(seed=1, epochs=3)]
     with pytest.raises(ValueError, match=r"s0 and .*s1 .* differ in epochs \(2 and 3\).*label"):
         collect(runs)
-
-
-TABLE = Table(
-    "odd",
-    "Odd & ends",
-    "A caption with 100 % & more.",
-    [Column("a_b", numeric=False), Column("mean ± std", "Net"), Column("best", "Net")],
-    [[Entry("x|y <b>"), Entry("1.00 ± 0.10", 1.0, "•", "2/3 seeds"), Entry("–")]],
-    [{"name": 'x,"y"', "mean": 1 / 3, "std": None}],
-)
-
-
-def test_markdown():
-    assert to_markdown(TABLE).splitlines()[2:] == [
-        "| a_b | Net: mean ± std | Net: best |",
-        "| :--- | ---: | ---: |",
-        r"| x\|y \<b> | **• 1.00 ± 0.10** (2/3 seeds) | – |",
-    ]
-
-
-def test_latex():
-    text = to_latex(TABLE)
-    assert r"\caption{A caption with 100 \% \& more.}" in text
-    assert r"\begin{tabular}{lrr}" in text
-    assert r" & \multicolumn{2}{c}{Net} \\" in text
-    assert r"\cmidrule(lr){2-3}" in text
-    assert r"a\_b & mean $\pm$ std & best \\" in text
-    assert r"\textbf{$\bullet$\,1.00 $\pm$ 0.10} {\scriptsize (2/3 seeds)} & -- \\" in text
-    assert text.count("{") == text.count("}")
-    assert text.isascii()
-
-
-def test_latex_of_wide_and_long_tables():
-    wide = Table("w", "W", "C.", [Column("x" * 80)], [[Entry("1")]])
-    assert r"\resizebox{\textwidth}{!}{%" in to_latex(wide)
-    text = to_latex(Table("l", "L", "C.", [Column("x")], [[Entry("1")]] * 60))
-    assert r"\begin{longtable}{r}" in text and r"\begin{table}" not in text
-    assert text.count("1 \\\\") == 60
-
-
-def test_csv_keeps_all_digits():
-    (record,) = csv.DictReader(io.StringIO(to_csv(TABLE)))
-    assert record == {"name": 'x,"y"', "mean": repr(1 / 3), "std": ""}
-
-
-def test_html_escapes():
-    text = to_html(TABLE)
-    assert "x|y &lt;b&gt;" in text
-    assert 'aria-label="Odd &amp; ends"' in text
-    assert 'class="number first" data-value="1"' in text
 
 
 def test_settings_name_what_differs():

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 from pages import chart_of, part, press
 from runs import PAPER
 
-from padenet.lab.report.names import COLOURS, DARK, LEARNED, UNITS, looks
-from padenet.torch.registry import ACTIVATIONS, make_activation
+from padenet.lab.report.names import COLOURS, DARK, UNITS, group_of, learns, looks
+from padenet.torch.registry import ACTIVATIONS
 
 LMS = [[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566]]
 LMS += [[0.0883024619, 0.2817188376, 0.6299787005]]
@@ -48,8 +49,14 @@ def test_thirteen_curves_differ():
 
 
 def test_what_learns_is_what_has_parameters():
-    learned = {n for n in ACTIVATIONS if any(True for _ in make_activation(n, 1).parameters())}
-    assert learned == LEARNED | set(UNITS)
+    learned = {n for n in ACTIVATIONS if group_of(n) == "Learned"}
+    assert learned == {"prelu", "mixture", "slaf", "apl", "srelu"}
+    assert all(map(learns, UNITS)) and {group_of(n) for n in UNITS} == {"Units"}
+
+
+def test_an_activation_that_cannot_be_made_counts_as_fixed(monkeypatch):
+    monkeypatch.setitem(ACTIVATIONS, "needy", lambda slope: torch.nn.LeakyReLU(slope))
+    assert group_of("needy") == "Fixed" and group_of("unknown") == "Others"
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

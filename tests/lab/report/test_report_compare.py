@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from runs import entries, lost, seeds
 
 from padenet.lab.report.cells import collect
-from padenet.lab.report.compare import count_wins, holm, paired_differences
-from padenet.lab.report.comparisons import comparison_tables
-from padenet.lab.report.formats import to_csv, to_html, to_latex, to_markdown
-from padenet.lab.report.paper import paper_wins
+from padenet.lab.report.tables.compare import count_wins, holm, paired_differences
+from padenet.lab.report.tables.comparisons import comparison_tables
+from padenet.lab.report.tables.formats import to_csv, to_html, to_latex, to_markdown
+from padenet.lab.report.tables.paper import paper_wins
 
 
 def test_wins_count_cells():

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from runs import lost, make_run, seeds
 
-from padenet.lab.records.store import Run
+from padenet.lab.records.run import Run
 from padenet.lab.report.cells import collect
-from padenet.lab.report.learned import (
+from padenet.lab.report.figures.learned import (
     plot_coefficients,
     plot_units,
     shown_run,

@@ -6,7 +6,7 @@ from pages import TITLE, column, downloads_of, find, page_of, tables_of
 from runs import make_run, page_runs
 
 from padenet import RPAU, rational
-from padenet.lab.report.formats import to_csv
+from padenet.lab.report.tables.formats import to_csv
 
 
 def test_page_is_whole(page):

@@ -6,11 +6,12 @@ import pytest
 import torch
 from small_runs import small
 
-from padenet.lab.records.store import RunDirectory
-from padenet.lab.run.run import Place, train
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.run.execution import Execution
+from padenet.lab.run.run import train
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, inside dynamo
-CPU = Place(device="cpu")
+CPU = Execution(device="cpu")
 
 
 def test_compiled_runs_are_the_same_up_to_rounding(tmp_path):
@@ -21,9 +22,9 @@ def test_compiled_runs_are_the_same_up_to_rounding(tmp_path):
     compiled = replace(CPU, compile=True)
     config = small("pau", net="lenet")
     results = {}
-    for name, place in (("plain", CPU), ("compiled", compiled)):
-        results[name] = train(config, tmp_path / name, place)
-        assert results[name]["machine"]["compile"] == place.compile
+    for name, execution in (("plain", CPU), ("compiled", compiled)):
+        results[name] = train(config, tmp_path / name, execution)
+        assert results[name]["machine"]["compile"] == execution.compile
     first, second = (RunDirectory(tmp_path / name).metrics() for name in results)
     for a, b in zip(first[:2], second[:2], strict=True):
         assert a["test_loss"] == pytest.approx(b["test_loss"], rel=1e-3)
@@ -37,13 +38,13 @@ def test_compiled_runs_are_the_same_up_to_rounding(tmp_path):
 
 def test_compiled_and_deterministic_is_refused():
     with pytest.raises(ValueError, match="Leave out either"):
-        Place(compile=True, deterministic=True)
+        Execution(compile=True, deterministic=True)
 
 
 def test_a_run_goes_on_as_it_was_begun(tmp_path):
     config = small()
     assert train(config, tmp_path, replace(CPU, deadline=0.0)) is None
-    with pytest.raises(ValueError, match="begun without --compile and would go on with"):
+    with pytest.raises(ValueError, match="begun without --compile and would be resumed with"):
         train(config, tmp_path, replace(CPU, compile=True))
 
 
@@ -53,7 +54,7 @@ def test_without_a_compiler_the_error_says_so(tmp_path, monkeypatch):
     def broken(*args):
         raise InductorError(FileNotFoundError("no g++\nmany lines"), "")
 
-    monkeypatch.setattr("padenet.lab.run.learner.Learner._train_step", broken)
+    monkeypatch.setattr("padenet.lab.run.learning.learner.Learner._train_step", broken)
     with pytest.raises(ValueError, match=r"cannot make code here \(InductorError.*Leave out"):
         train(small(), tmp_path, replace(CPU, compile=True))
     assert "Leave out" in (tmp_path / "failure.json").read_text()

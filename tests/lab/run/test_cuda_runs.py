@@ -9,15 +9,16 @@ from small_runs import numbers_of
 from torch._dynamo.utils import counters
 
 from padenet.lab.records.config import Config
-from padenet.lab.records.store import RunDirectory
-from padenet.lab.run.run import Place, steps, train
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.run.execution import Execution
+from padenet.lab.run.run import steps, train
 from padenet.lab.sweep.turns import in_turns
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
     pytest.mark.no_poison,
 ]
-GPU = Place(device="cuda", deterministic=True)
+GPU = Execution(device="cuda", deterministic=True)
 SMALL = Config(activation="pau", epochs=2, batch_size=256, stabilize=0.01)
 
 
@@ -87,7 +88,7 @@ def test_memory_comes_back(tmp_path):
 @pytest.mark.parametrize("activation", ["relu", "pau", "rpau", "maxout"])
 def test_a_compiled_net_trains_as_well(tmp_path, activation):
     """Up to rounding, which grows with every step; nets of one kind share their code."""
-    compiled = Place(device="cuda", compile=True)
+    compiled = Execution(device="cuda", compile=True)
     config = replace(SMALL, activation=activation, epochs=3)
     plain = train(config, tmp_path / "plain", GPU)
     made = train(config, tmp_path / "compiled", compiled)

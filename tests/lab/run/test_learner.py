@@ -8,8 +8,9 @@ import torch.nn.functional as F
 
 from padenet.lab.data import load, normalise
 from padenet.lab.records.config import Config
-from padenet.lab.run.learner import Learner, build_net
-from padenet.lab.run.optimizer import make_optimizers
+from padenet.lab.run.learning.learner import Learner
+from padenet.lab.run.learning.model import build_net
+from padenet.lab.run.learning.optimizer import make_optimizers
 from padenet.torch.baselines import penalty
 from padenet.torch.registry import find_activations
 

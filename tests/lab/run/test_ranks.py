@@ -13,8 +13,8 @@ import torch.distributed as dist
 import padenet
 from padenet.lab.data import load
 from padenet.lab.records.config import Config
-from padenet.lab.records.store import RunDirectory
-from padenet.lab.run.batches import make_batches
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.run.learning.batches import make_batches
 from padenet.lab.run.ranks import Ranks, join_ranks
 from padenet.lab.run.run import train
 

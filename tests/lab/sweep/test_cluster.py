@@ -12,8 +12,9 @@ import pytest
 import torch
 from small_runs import numbers_of, small, trainers, wait_for
 
-from padenet.lab.records.store import RunDirectory
-from padenet.lab.run.run import Place, train
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.run.execution import Execution
+from padenet.lab.run.run import train
 from padenet.lab.sweep import cluster
 from padenet.lab.sweep.cluster import check_reachable, check_share, choose_device, run_on_ray
 from padenet.lab.sweep.outcome import Outcome
@@ -56,7 +57,7 @@ class SlowRay:
     def remote(self, **options):
         return lambda work: type("Task", (), {"remote": staticmethod(self.start)})
 
-    def start(self, config, out, place, threads):
+    def start(self, config, out, execution, threads):
         if config.seed == 0:
             RunDirectory(out / config.name).claim(config)
             (out / config.name / ".lock").touch()
@@ -83,13 +84,13 @@ def test_the_deadline_ends_what_waits_for_the_cluster(tmp_path, monkeypatch):
     ray, outcomes = SlowRay(), []
     monkeypatch.setattr(cluster, "connect", lambda address, cores: ray)
     runs = [small(seed=s) for s in range(3)]
-    place = Place(device="cpu", deadline=time.time() + 0.2)
-    run_on_ray(runs, tmp_path, place, 1, "local", threads=1, report=outcomes.append)
-    assert time.time() < place.deadline + 5
+    execution = Execution(device="cpu", deadline=time.time() + 0.2)
+    run_on_ray(runs, tmp_path, execution, 1, "local", threads=1, report=outcomes.append)
+    assert time.time() < execution.deadline + 5
     assert (ray.cancelled, ray.closed) == ([1, 2], True)
     assert outcomes == [Outcome(runs[0], "unfinished")]
     monkeypatch.delattr(cluster, "connect")  # after the deadline no cluster is even looked for
-    run_on_ray(runs, tmp_path, place, 1, "local", report=outcomes.append)
+    run_on_ray(runs, tmp_path, execution, 1, "local", report=outcomes.append)
     assert len(outcomes) == 1
 
 
@@ -103,7 +104,7 @@ def test_an_unreachable_cluster_is_refused_at_once(form, monkeypatch, tmp_path):
     monkeypatch.setenv("RAY_ADDRESS", f"{host}:{port}")
     begun = time.monotonic()
     with pytest.raises(ConnectionError, match=rf"no Ray cluster at '.*{port}' .*refused.*'local'"):
-        run_on_ray([small()], tmp_path, Place(device="cpu"), 1, address)
+        run_on_ray([small()], tmp_path, Execution(device="cpu"), 1, address)
     assert time.monotonic() - begun < 10
 
 
@@ -132,14 +133,14 @@ def test_a_killed_worker_is_replaced_and_its_run_goes_on(tmp_path):
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
     outcomes = []
-    place = Place(device="cpu", data_dir=str(tmp_path / "nowhere"))
-    run_on_ray([cut, failing, other], tmp_path, place, 2, "local", report=outcomes.append)
+    execution = Execution(device="cpu", data_dir=str(tmp_path / "nowhere"))
+    run_on_ray([cut, failing, other], tmp_path, execution, 2, "local", report=outcomes.append)
     killer.join()
     assert len(kills) == 1
     states = {o.config.name: o.state for o in outcomes}
     assert states == {cut.name: "done", failing.name: "failed", other.name: "done"}
     for config in (cut, other):
-        train(config, tmp_path / "alone" / config.name, Place(device="cpu"))
+        train(config, tmp_path / "alone" / config.name, Execution(device="cpu"))
         assert numbers_of(tmp_path / config.name) == numbers_of(tmp_path / "alone" / config.name)
 
 

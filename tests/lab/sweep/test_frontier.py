@@ -9,8 +9,8 @@ from tools import tool as load
 
 from padenet.cli import main
 from padenet.lab.records.config import Config
-from padenet.lab.records.store import Run
-from padenet.lab.sweep import frontier
+from padenet.lab.records.run import Run
+from padenet.lab.sweep.recipes import frontier
 
 
 @pytest.fixture(scope="module")

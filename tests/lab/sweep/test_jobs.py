@@ -13,13 +13,14 @@ import torch
 from small_runs import numbers_of, small, trainers, wait_for
 from tools import ROOT
 
-from padenet.lab.records.store import RunDirectory
-from padenet.lab.run.run import Place, train
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.run.execution import Execution
+from padenet.lab.run.run import train
 from padenet.lab.sweep.jobs import attempt, in_processes, record_death, run_all, taken_up
 from padenet.lab.sweep.turns import in_turns
 
 HERE = ROOT / "tests"
-CPU = Place(device="cpu")
+CPU = Execution(device="cpu")
 needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 
 
@@ -58,10 +59,10 @@ def test_turns_leave_the_generator_and_the_switches_as_they_were(tmp_path):
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_run_that_fails_does_not_stop_the_others(tmp_path, jobs):
-    place = Place(device="cpu", data_dir=str(tmp_path / "nowhere"))
+    execution = Execution(device="cpu", data_dir=str(tmp_path / "nowhere"))
     outcomes = []
     configs = [small(dataset="mnist"), small(epochs=1)]
-    in_turns(configs, tmp_path, place, jobs, report=outcomes.append)
+    in_turns(configs, tmp_path, execution, jobs, report=outcomes.append)
     states = {o.config.dataset: o.state for o in outcomes}
     assert states == {"mnist": "failed", "digits": "done"}
     reason = json.loads((tmp_path / configs[0].name / "failure.json").read_text())["reason"]
@@ -71,7 +72,7 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path, jobs):
 
 def test_attempt_says_how_it_ended(tmp_path):
     config = small(epochs=1)
-    assert attempt(config, tmp_path, Place(device="cpu", deadline=0)).state == "unfinished"
+    assert attempt(config, tmp_path, Execution(device="cpu", deadline=0)).state == "unfinished"
     assert not (tmp_path / config.name).exists()
     outcome = attempt(config, tmp_path, CPU)
     assert outcome.state == "done" and outcome.result["epochs"] == 1
@@ -113,7 +114,7 @@ def test_jobs_must_be_positive(tmp_path):
 
 def test_nothing_starts_after_the_deadline(tmp_path):
     outcomes = []
-    late = Place(device="cpu", deadline=0)
+    late = Execution(device="cpu", deadline=0)
     run_all([small(), small(seed=1)], tmp_path, late, 1, report=outcomes.append)
     in_processes([small(), small(seed=1)], tmp_path, late, 2, report=outcomes.append)
     assert outcomes == [] and list(tmp_path.iterdir()) == []
@@ -149,11 +150,11 @@ SCRIPT = """
 import signal
 from small_runs import small
 from padenet.lab.sweep.jobs import run_all
-from padenet.lab.run.run import Place
+from padenet.lab.run.execution import Execution
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's "&" would have it ignored
     runs = [small(seed=s, epochs=10**6) for s in (0, 1)]
-    run_all(runs, OUT, Place(device="cpu"), 2, threads=1)
+    run_all(runs, OUT, Execution(device="cpu"), 2, threads=1)
 """
 
 

@@ -10,17 +10,14 @@ import pytest
 from small_runs import alive, is_free, numbers_of, small, trainers, wait_for
 
 from padenet.cli import main
-from padenet.lab.run.run import Place, train
+from padenet.lab.run.execution import Execution
+from padenet.lab.run.run import train
 from padenet.lab.sweep.recipes import RECIPES
-from padenet.lab.sweep.sweep import (
-    choose,
-    exit_code,
-    find_runs,
-    look,
-    sweep,
-)
+from padenet.lab.sweep.recipes.finding import choose, find_runs
+from padenet.lab.sweep.status import exit_code, look
+from padenet.lab.sweep.sweep import sweep
 
-CPU = Place(device="cpu")
+CPU = Execution(device="cpu")
 RUNS = """
 from padenet.lab.records.config import Config
 
@@ -111,7 +108,9 @@ def test_choose(recipe):
 def test_a_cut_sweep_goes_on_to_the_same_numbers(recipe, tmp_path):
     runs = find_runs(recipe)[:2]
     for _ in range(20):
-        statuses = sweep(runs, tmp_path / "cut", Place(device="cpu", deadline=time.time() + 0.01))
+        statuses = sweep(
+            runs, tmp_path / "cut", Execution(device="cpu", deadline=time.time() + 0.01)
+        )
         if exit_code(statuses) != 4:
             break
         assert {s.state for s in statuses} <= {"waiting", "begun", "done"}
@@ -208,9 +207,7 @@ def test_what_would_fail_every_run_is_refused_once(recipe, tmp_path, capsys):
 def test_time_limit(recipe, tmp_path, capsys):
     args = ["sweep", recipe, "--out", str(tmp_path / "out"), "--device", "cpu"]
     assert main([*args, "--time-limit", "0s"]) == 4
-    text = (
-        "4 waiting\nSome were cut by the time limit or are in use elsewhere: repeat the command.\n"
-    )
+    text = "4 waiting\nSome reached the time limit or are in use elsewhere: repeat the command.\n"
     assert capsys.readouterr().out.endswith(text)
 
 

@@ -8,18 +8,13 @@ import pytest
 from small_runs import small
 
 from padenet.cli.sweep import draw, read_time, say_time
-from padenet.lab.records.store import RunDirectory
-from padenet.lab.run.run import Place
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.run.execution import Execution
 from padenet.lab.sweep.estimate import pace_of, time_epoch, time_left, time_runs
 from padenet.lab.sweep.outcome import Outcome
-from padenet.lab.sweep.sweep import (
-    Status,
-    exit_code,
-    look,
-    summarize,
-)
+from padenet.lab.sweep.status import Status, exit_code, look, summarize
 
-CPU = Place(device="cpu")
+CPU = Execution(device="cpu")
 
 
 @pytest.mark.parametrize(

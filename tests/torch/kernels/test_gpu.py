@@ -100,7 +100,7 @@ def test_waves_of_programs(shape, groups, gen, monkeypatch):
     uncached = plan.plan_for.__wrapped__
     monkeypatch.setattr(plan, "_SMALL", 100)
     monkeypatch.setattr(plan, "_at_once", lambda registers, device: 4)
-    monkeypatch.setattr(plan, "_waves", lambda length, most, layout: (3, 2))
+    monkeypatch.setattr(plan, "_waves", lambda length, most, *case: (3, 2))
     monkeypatch.setattr(gpu, "plan_for", uncached)
     x, dy = torch.randn(2, *shape, generator=gen).to(BF16)
     assert uncached("backward", x.device, BF16, x.shape, (), groups or 1, 1, False).grid[2] > 1

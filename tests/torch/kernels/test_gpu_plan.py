@@ -47,8 +47,7 @@ def test_what_a_gpu_can_do(capability, level, monkeypatch):
 def test_offsets_up_to_a_tile_beyond_the_end_fit(kernel, dtype):
     for numel in (2**31 - 1, 2**31 - 511, plan._BIG, plan._BIG - 1, 2**31 - 2**13):
         p = plan.plan_for(kernel, torch.device("cpu"), dtype, torch.Size([numel]), (), 1, 0, False)
-        rows, *_, width, _, _, _ = p.numbers
-        big = p.shape[-1]
+        rows, width, big = p.numbers.rows, p.numbers.width, p.shape.BIG
         assert big or (rows + 1) * width < 2**31
 
 
@@ -67,7 +66,7 @@ def test_every_tile_belongs_to_one_program(shape, kernel, dtype, grouped, noise,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "_at_once", lambda registers, device: at_once)
         if waves:
-            patch.setattr(plan, "_waves", lambda length, most, layout: waves)
+            patch.setattr(plan, "_waves", lambda length, most, *case: waves)
         plan.plan_for.cache_clear()
         cpu = torch.device("cpu")
         p = plan.plan_for(kernel, cpu, dtype, torch.Size(shape), (), groups, 1, noise)
@@ -150,8 +149,7 @@ def test_a_small_batch_does_not_fill_tiles_with_nothing(tail, groups, order, dty
         p = plan.plan_for.__wrapped__(
             "backward", torch.device("cpu"), dtype, shape, order, groups, 1, False
         )
-        rows, (_, _, tile_rows, columns, *_) = p.numbers[0], p.shape
-        assert tile_rows <= max(4, rows) or columns >= p.numbers[7]
+        assert max(4, p.numbers.rows) >= p.shape.ROWS or p.numbers.width <= p.shape.COLS
 
 
 @pytest.mark.parametrize("kernel", ["forward", "backward"])

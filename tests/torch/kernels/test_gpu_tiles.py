@@ -74,7 +74,7 @@ def cut_into(patch, at_once, waves, big=False):
     patch.setattr(plan, "_SMALL", 100)
     patch.setattr(plan, "_at_once", lambda registers, device: at_once)
     if waves:
-        patch.setattr(plan, "_waves", lambda length, most, layout: waves)
+        patch.setattr(plan, "_waves", lambda length, most, *case: waves)
     patch.setattr(gpu, "plan_for", plan.plan_for.__wrapped__)
 
 

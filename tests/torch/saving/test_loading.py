@@ -12,7 +12,7 @@ import padenet
 
 
 class Net(nn.Module):
-    """A module that is called twice, functions, and a PReLU with a slope a channel."""
+    """A module that is called twice, functions, and a PReLU with a slope per channel."""
 
     def __init__(self):
         super().__init__()

@@ -10,7 +10,7 @@ from torch import nn
 import padenet
 from padenet.core.starts import STARTS
 from padenet.torch.seeing.fits import plot_fit, plot_starts
-from padenet.torch.seeing.style import save
+from padenet.torch.seeing.style import save_figure
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -177,13 +177,13 @@ def test_starts_of_an_aim():
 
 def test_files(tmp_path):
     figure = padenet.plot(padenet.PAU())
-    save(figure, tmp_path / "unit.png")
-    save(figure, tmp_path / "unit.svg")
+    save_figure(figure, tmp_path / "unit.png")
+    save_figure(figure, tmp_path / "unit.svg")
     assert (tmp_path / "unit.png").read_bytes()[:4] == b"\x89PNG"
     with pytest.raises(ValueError, match=r"names no format.*png"):
-        save(figure, tmp_path / "unit.xyz")
+        save_figure(figure, tmp_path / "unit.xyz")
     with pytest.raises(OSError, match="missing"):
-        save(figure, tmp_path / "missing" / "unit.png")
+        save_figure(figure, tmp_path / "missing" / "unit.png")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["unit.png", "unit.svg"]
 
 
@@ -192,7 +192,7 @@ def test_the_same_figure_is_the_same_file(tmp_path, ending, monkeypatch):
     """Also on another day: matplotlib takes its dates from this variable."""
     for day in "12":
         monkeypatch.setenv("SOURCE_DATE_EPOCH", day + "000000")
-        save(padenet.plot(padenet.PAU()), tmp_path / f"{day}.{ending}")
+        save_figure(padenet.plot(padenet.PAU()), tmp_path / f"{day}.{ending}")
     assert (tmp_path / f"1.{ending}").read_bytes() == (tmp_path / f"2.{ending}").read_bytes()
 
 
@@ -205,5 +205,5 @@ def test_nothing_to_draw():
 
 def test_pyplot_stays_out(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # its import would fail
-    save(padenet.plot(padenet.PAU()), tmp_path / "unit.png")
+    save_figure(padenet.plot(padenet.PAU()), tmp_path / "unit.png")
     assert (tmp_path / "unit.png").exists()

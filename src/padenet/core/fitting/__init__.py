@@ -81,7 +81,7 @@ def fit(
             which trains best (``padenet.core.aims``). By default "wide" for a function without an
             ``interval``, else "near", the only one for ``norm="max"``.
         weights: A histogram, the pair (edges, weights) with one edge more than weights: how much
-            each bin counts. It takes the place of ``interval`` and ``aim``.
+            each bin counts. It replaces ``interval`` and ``aim``.
 
     Returns:
         ``Fit``, which ``PAU`` takes as ``init``. Its errors are measured with the coefficients

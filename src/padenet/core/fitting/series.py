@@ -19,7 +19,7 @@ def pade(
         a_0 ... a_m and b_1 ... b_n of F = P / Q in the form "free".
 
     Raises:
-        ValueError: There is none, as for [1/1] of 1 + x^2.
+        ValueError: No approximant exists, as for [1/1] of 1 + x^2.
     """
     for name, degree in (("m", m), ("n", n)):
         if not isinstance(degree, int) or degree < 0:

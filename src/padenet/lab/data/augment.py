@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from padenet.core.names import unknown
+from padenet.core import unknown
 
 PAD = 4
 DEGREES = 30
@@ -33,7 +33,7 @@ def augment(
 ) -> Tensor:
     """The batch with each image changed at random, uint8 as before.
 
-    - "none": as it is.
+    - "none": unchanged.
     - "crop-flip": shifted by up to 4 pixels each way, black beyond the border; flipped
       horizontally half the time.
     - "rotate": turned by up to 30° each way about the centre, bilinear, black beyond the border.
@@ -64,7 +64,7 @@ def normalise(
     dtype: torch.dtype = torch.float32,
     channels_last: bool = False,
 ) -> Tensor:
-    """(images / 255 - mean) / std for uint8 (N, C, H, W), mean and std one a channel.
+    """(images / 255 - mean) / std for uint8 (N, C, H, W), mean and std one per channel.
 
     The arithmetic is float32 at least and rounded to ``dtype`` at the end.
     """

@@ -2,20 +2,22 @@
 
 import os
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from padenet.lab.data.places import CHUNK, PathLike, data_home, difference, find
-from padenet.lab.data.sources import SOURCES, Layout, Source, find_source
-from padenet.lab.records.disk import writing
+from padenet.lab.data.local import CHUNK, PathLike, data_home, difference, find
+from padenet.lab.data.lookup import Datasets, find_source
+from padenet.lab.data.sources import Layout
+from padenet.lab.data.table import DATASETS
+from padenet.lab.records.files.disk import writing
 
 TIMEOUT = 30.0  # seconds without a byte
 TRIES = 5
 
-Report = Callable[[str, int, int | None], None]  # file, bytes done, bytes in all if known
+OnBytes = Callable[[str, int, int | None], None]  # file, bytes done, bytes in all if known
 
 
 class Broken(Exception):
@@ -30,8 +32,8 @@ def fetch(
     name: str,
     data_dir: PathLike | None = None,
     *,
-    sources: Mapping[str, Source] = SOURCES,
-    report: Report = _quiet,
+    datasets: Datasets = DATASETS,
+    report: OnBytes = _quiet,
 ) -> Path:
     """Download what is missing of a data set, and return its folder.
 
@@ -39,17 +41,17 @@ def fetch(
     stopped half-way is resumed, here and at the next call.
 
     Args:
-        name: A name in ``sources``.
+        name: A name in ``datasets``.
         data_dir: As for ``load``.
-        sources: The table of sources.
+        datasets: The table of data sets.
         report: Called with (file, bytes done, bytes in all or None) as bytes arrive.
     """
-    source, home = find_source(name, sources), data_home(data_dir)
-    place = find(source, home)
-    if place and not place.missing:
-        files = place.files.items()
-        if not any(difference(path, place.layout.files[file]) for file, path in files):
-            return place.folder
+    source, home = find_source(name, datasets), data_home(data_dir)
+    copy = find(source, home)
+    if copy and not copy.missing:
+        files = copy.files.items()
+        if not any(difference(path, copy.layout.files[file]) for file, path in files):
+            return copy.folder
     layout = source.layouts[0]
     folder = home / layout.folder
     with writing(folder):
@@ -75,7 +77,7 @@ def _has(path: Path, layout: Layout) -> bool:
     return present is not None and difference(present, layout.files[name]) is None
 
 
-def download(urls: list[str], target: Path, digest: str, report: Report = _quiet) -> None:
+def download(urls: list[str], target: Path, digest: str, report: OnBytes = _quiet) -> None:
     """The file from the first url that has it with this digest, renamed when it is complete."""
     if target.is_file() and difference(target, digest, decompress=False) is None:
         return
@@ -106,7 +108,7 @@ def download(urls: list[str], target: Path, digest: str, report: Report = _quiet
     )
 
 
-def transfer(url: str, part: Path, report: Report) -> None:
+def transfer(url: str, part: Path, report: OnBytes) -> None:
     """Append to ``part`` what it lacks, or write all of it where the server has no ranges."""
     have = _size(part)
     headers = {"User-Agent": "padenet", **({"Range": f"bytes={have}-"} if have else {})}

@@ -1,4 +1,4 @@
-"""Folders of images, one a class, as ImageNet is unpacked: decoded with Pillow when asked for."""
+"""Folders of images, one per class, as ImageNet is unpacked: decoded with Pillow when asked for."""
 
 import math
 import os
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from padenet.core.extras import require
+from padenet.core import require
 from padenet.lab.data.order import Draw
 
 EXTENSIONS = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".ppm")
@@ -123,28 +123,3 @@ def centre_box(width: int, height: int) -> Box:
 def _central(width: int, height: int, w: float, h: float) -> Box:
     left, upper = (width - w) / 2, (height - h) / 2
     return left, upper, left + w, upper + h
-
-
-def imagenet_root(home: Path) -> Path:
-    """The folder of train and val: ``home/imagenet``, or ``home`` itself."""
-    roots = [home / "imagenet", home]
-    for root in roots:
-        if (root / "train").is_dir() and (root / "val").is_dir():
-            return root
-    raise FileNotFoundError(
-        f"imagenet: no folders train and val in {' or '.join(map(str, roots))}. Get the images "
-        "from image-net.org (registration is needed), unpack them into one folder a class, "
-        "and name the directory: data_dir, --data-dir or the environment variable PADENET_DATA."
-    )
-
-
-def open_imagenet(home: Path) -> tuple[ImageFolder, ImageFolder]:
-    root = imagenet_root(home)
-    train, test = ImageFolder(root / "train", train=True), ImageFolder(root / "val", train=False)
-    if train.classes != test.classes:
-        odd = sorted(set(train.classes) ^ set(test.classes))
-        raise ValueError(
-            f"{root}: train has {len(train.classes)} classes, val {len(test.classes)}; only in one "
-            f"of them: {', '.join(odd[:5])}{', …' if len(odd) > 5 else ''}. Use the same folders."
-        )
-    return train, test

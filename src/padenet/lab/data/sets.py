@@ -1,29 +1,24 @@
-"""``load``: a data set by name, as one record."""
+"""What a data set is once it is loaded: a record of tensors, or of folders."""
 
 from dataclasses import dataclass
-from importlib import resources
-from typing import Literal, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from padenet.lab.data import cifar, idx, places
-from padenet.lab.data.folder import ImageFolder, imagenet_root, open_imagenet
-from padenet.lab.data.places import PathLike
-from padenet.lab.data.sources import DIGITS, OTHERS, SOURCES
+from padenet.lab.data.folder import ImageFolder
+from padenet.lab.data.sources import Arrays
 
-NAMES = (*SOURCES, *OTHERS)
 SIDE = 32
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """A data set in memory, 32 × 32 pixels.
 
-    ``mean`` and ``std`` are those of the training pixels in [0, 1], one a channel, taken before
+    ``mean`` and ``std`` are those of the training pixels in [0, 1], one per channel, taken before
     images were padded or enlarged.
     """
 
@@ -49,67 +44,47 @@ class Folder:
     std: tuple[float, ...]
 
 
-@overload
-def load(
-    name: Literal["mnist", "fashion-mnist", "cifar10", "digits"],
-    data_dir: PathLike | None = ...,
+def in_memory(
+    train: Arrays,
+    test: Arrays,
+    classes: tuple[str, ...],
     *,
-    verify: bool = ...,
-) -> Dataset: ...
-@overload
-def load(
-    name: Literal["imagenet"], data_dir: PathLike | None = ..., *, verify: bool = ...
-) -> Folder: ...
-@overload
-def load(name: str, data_dir: PathLike | None = ..., *, verify: bool = ...) -> Dataset | Folder: ...
-def load(name: str, data_dir: PathLike | None = None, *, verify: bool = False) -> Dataset | Folder:
-    """The data set of that name: "mnist", "fashion-mnist", "cifar10", "digits" or "imagenet".
-
-    The 28 × 28 images of the MNISTs get a black border of 2 pixels. The 8 × 8 images of digits,
-    which come with the package, are enlarged: each pixel becomes 4 × 4 equal ones.
+    name: str = "",
+    statistics: tuple[tuple[float, ...], tuple[float, ...]] | None = None,
+) -> Dataset:
+    """A ``Dataset`` of arrays; smaller images get a black border that makes them 32 × 32.
 
     Args:
-        name: One of ``NAMES``.
-        data_dir: The directory to look in; by default that of the environment variable
-            PADENET_DATA, else ``~/.cache/padenet``.
-        verify: Whether to check each file against its published digest first.
-
-    Returns:
-        A ``Dataset``, for "imagenet" a ``Folder``.
+        train: Images, uint8 (N, C, H, W), and labels (N,), which count the classes from 0.
+        test: Likewise.
+        classes: What the labels mean.
+        name: Set by ``load``.
+        statistics: Mean and deviation of each channel; by default those of the training images.
     """
-    if name == "digits":
-        return _digits()
-    if name == "imagenet":
-        if verify:
-            raise ValueError("imagenet has no published digests: load it with verify=False.")
-        train, test = open_imagenet(places.data_home(data_dir))
-        return Folder(name, train, test, train.classes, IMAGENET_MEAN, IMAGENET_STD)
-    check = places.verify if verify else places.locate
-    place = check(name, data_dir)
-    read = idx.read_pairs if place.layout.format == "idx" else cifar.read_batches
-    try:
-        (train_images, train_labels), (test_images, test_labels) = read(place)
-    except ValueError as error:
-        raise ValueError(f"{error} {places.advice(name, data_dir)}") from error
-    mean, std = mean_std(train_images)
-    return Dataset(
-        name,
-        _pad(train_images),
-        torch.from_numpy(train_labels),
-        _pad(test_images),
-        torch.from_numpy(test_labels),
-        SOURCES[name].classes,
-        mean,
-        std,
-    )
+    for part, (images, labels) in (("train", train), ("test", test)):
+        _check(part, np.asarray(images), np.asarray(labels), len(classes))
+    mean, std = statistics or mean_std(np.asarray(train[0]))
+    return Dataset(name, *_tensors(train), *_tensors(test), classes, mean, std)
 
 
-def check_there(name: str, data_dir: PathLike | None = None) -> None:
-    """An error that says where it was looked for, if the data set is not there."""
-    if name == "imagenet":
-        imagenet_root(places.data_home(data_dir))
-    elif name != "digits":
-        places.locate(name, data_dir)
+def _check(part: str, images: npt.NDArray[Any], labels: npt.NDArray[Any], classes: int) -> None:
+    if images.dtype != np.uint8 or images.ndim != 4:
+        raise ValueError(
+            f"{part}: images are {images.dtype} of shape {images.shape}, not uint8 (N, C, H, W)."
+        )
+    if labels.shape != (len(images),):
+        raise ValueError(f"{part}: {len(images)} images and labels of shape {labels.shape}.")
+    if not len(labels) or labels.dtype.kind not in "iu":
+        raise ValueError(f"{part}: {len(labels)} labels of {labels.dtype}, not whole numbers.")
+    if labels.min() < 0 or labels.max() >= classes:
+        raise ValueError(
+            f"{part}: labels from {labels.min()} to {labels.max()} for {classes} classes."
+        )
+
+
+def _tensors(part: Arrays) -> tuple[Tensor, Tensor]:
+    images, labels = part
+    return _pad(np.asarray(images)), torch.from_numpy(np.asarray(labels).astype(np.int64))
 
 
 def mean_std(images: npt.NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -128,35 +103,8 @@ def mean_std(images: npt.NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[fl
 
 def _pad(images: npt.NDArray[np.uint8]) -> Tensor:
     border = (SIDE - images.shape[-1]) // 2
-    if border == 0:
-        return torch.from_numpy(images)
+    if border <= 0:
+        return torch.from_numpy(np.require(images, requirements=["C", "W"]))
     padded = np.zeros((*images.shape[:2], SIDE, SIDE), np.uint8)
     padded[..., border:-border, border:-border] = images
     return torch.from_numpy(padded)
-
-
-def _digits() -> Dataset:
-    """The file is made by ``tools/make_digits.py``, which names its origin."""
-    with (
-        resources.files(__package__).joinpath("digits.npz").open("rb") as file,
-        np.load(file, allow_pickle=False) as arrays,
-    ):
-        stored = dict(arrays)
-    images = {
-        part: np.rint(stored[f"{part}_images"][:, None] * (255 / 16)).astype(np.uint8)
-        for part in ("train", "test")
-    }
-    large = {
-        part: torch.from_numpy(small.repeat(4, axis=2).repeat(4, axis=3))
-        for part, small in images.items()
-    }
-    labels = {part: torch.from_numpy(stored[f"{part}_labels"].astype(np.int64)) for part in images}
-    return Dataset(
-        "digits",
-        large["train"],
-        labels["train"],
-        large["test"],
-        labels["test"],
-        DIGITS,
-        *mean_std(images["train"]),
-    )

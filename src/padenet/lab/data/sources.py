@@ -1,148 +1,49 @@
-"""The published files of each data set.
+"""Published files of a data set, and a copy of them on this machine.
 
 A digest is written "algorithm:hex". Those of a layout are of the decompressed files, so that a
 copy that was compressed anew passes; those of the downloads are of the files as published.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
 
-from padenet.core.names import unknown
+import numpy as np
+import numpy.typing as npt
+
+Arrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+"""Images (N, C, H, W) and labels (N,)."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A folder under the data directory, and the digest of each file in it."""
+    """A folder under the data directory, what reads it, and the digest of each file in it."""
 
     folder: str
-    format: Literal["idx", "binary", "pickle"]
+    read: "Callable[[LocalCopy], tuple[Arrays, Arrays]]"  # for training, and for test
     files: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A data set that can be fetched: downloads go into the folder of the first layout.
+    """Files that can be fetched: downloads go into the folder of the first layout.
 
     Every mirror has every download under its own name; a ``.tar.gz`` is unpacked.
     """
 
-    name: str
-    classes: tuple[str, ...]
     layouts: tuple[Layout, ...]
     mirrors: tuple[str, ...]
     downloads: Mapping[str, str]
 
 
-DIGITS = tuple("0123456789")
+@dataclass(frozen=True)
+class LocalCopy:
+    """A folder with files of a data set: by name in its layout the path, plain or ``.gz``."""
 
-MNIST = {
-    "train-images-idx3-ubyte": "md5:6bbc9ace898e44ae57da46a324031adb",
-    "train-labels-idx1-ubyte": "md5:a25bea736e30d166cdddb491f175f624",
-    "t10k-images-idx3-ubyte": "md5:2646ac647ad5339dbf082846283269ea",
-    "t10k-labels-idx1-ubyte": "md5:27ae3e4e09519cfbb04c329615203637",
-}
-FASHION_MNIST = {
-    "train-images-idx3-ubyte": "md5:f4a8712d7a061bf5bd6d2ca38dc4d50a",
-    "train-labels-idx1-ubyte": "md5:9018921c3c673c538a1fc5bad174d6f9",
-    "t10k-images-idx3-ubyte": "md5:8181f5470baa50b63fa0f6fddb340f0a",
-    "t10k-labels-idx1-ubyte": "md5:15d484375f8d13e6eb1aabb0c3f46965",
-}
-CIFAR10_BINARY = {
-    "data_batch_1.bin": "sha1:aadd24acce27caa71bf4b10992e9e7b2d74c2540",
-    "data_batch_2.bin": "sha1:c0ba65cce70568cd57b4e03e9ac8d2a5367c1795",
-    "data_batch_3.bin": "sha1:1dd00a74ab1d17a6e7d73e185b69dbf31242f295",
-    "data_batch_4.bin": "sha1:aab85764eb3584312d3c7f65fd2fd016e36a258e",
-    "data_batch_5.bin": "sha1:26e2849e66a845b7f1e4614ae70f4889ae604628",
-    "test_batch.bin": "sha1:67eb016db431130d61cd03c7ad570b013799c88c",
-}
-CIFAR10_PICKLE = {
-    "data_batch_1": "md5:c99cafc152244af753f735de768cd75f",
-    "data_batch_2": "md5:d4bba439e000b95fd0a9bffe97cbabec",
-    "data_batch_3": "md5:54ebc095f3ab1f0389bbae665268c751",
-    "data_batch_4": "md5:634d18415352ddfa80567beed471001a",
-    "data_batch_5": "md5:482c414d41f54cd18b22e5b47cb7c3cb",
-    "test_batch": "md5:40351d587109b95175f43aff81a1287e",
-}
+    layout: Layout
+    folder: Path
+    files: dict[str, Path]
 
-_SOURCES = [
-    Source(
-        "mnist",
-        DIGITS,
-        (Layout("mnist", "idx", MNIST), Layout("MNIST/raw", "idx", MNIST)),
-        (
-            "https://ossci-datasets.s3.amazonaws.com/mnist/",
-            "http://yann.lecun.com/exdb/mnist/",
-        ),
-        {
-            "train-images-idx3-ubyte.gz": "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            "train-labels-idx1-ubyte.gz": "md5:d53e105ee54ea40749a09fcbcd1e9432",
-            "t10k-images-idx3-ubyte.gz": "md5:9fb629c4189551a2d022fa330f9573f3",
-            "t10k-labels-idx1-ubyte.gz": "md5:ec29112dd5afa0611ce80d1b7f02629c",
-        },
-    ),
-    Source(
-        "fashion-mnist",
-        (
-            "T-shirt/top",
-            "Trouser",
-            "Pullover",
-            "Dress",
-            "Coat",
-            "Sandal",
-            "Shirt",
-            "Sneaker",
-            "Bag",
-            "Ankle boot",
-        ),
-        (
-            Layout("fashion-mnist", "idx", FASHION_MNIST),
-            Layout("FashionMNIST/raw", "idx", FASHION_MNIST),
-        ),
-        ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
-        {
-            "train-images-idx3-ubyte.gz": "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            "train-labels-idx1-ubyte.gz": "md5:25c81989df183df01b3e8a0aad5dffbe",
-            "t10k-images-idx3-ubyte.gz": "md5:bef4ecab320f06d8554ea6380940ec79",
-            "t10k-labels-idx1-ubyte.gz": "md5:bb300cfdad3c16e7a12a480ee83cd310",
-        },
-    ),
-    Source(
-        "cifar10",
-        (
-            "airplane",
-            "automobile",
-            "bird",
-            "cat",
-            "deer",
-            "dog",
-            "frog",
-            "horse",
-            "ship",
-            "truck",
-        ),
-        (
-            Layout("cifar-10-batches-bin", "binary", CIFAR10_BINARY),
-            Layout("cifar-10-batches-py", "pickle", CIFAR10_PICKLE),
-        ),
-        ("https://www.cs.toronto.edu/~kriz/",),
-        {"cifar-10-binary.tar.gz": "md5:c32a1d4ab5d03f1284b67883e8d87530"},
-    ),
-]
-SOURCES: dict[str, Source] = {source.name: source for source in _SOURCES}
-
-OTHERS = {
-    "digits": "comes with the package: there is nothing to fetch or to verify.",
-    "imagenet": "has no published files to fetch or to verify: image-net.org gives the images "
-    "after registration. Unpack them into imagenet/train and imagenet/val of the data directory, "
-    "one folder a class.",
-}
-"""The sets without a source, and why."""
-
-
-def find_source(name: str, sources: Mapping[str, Source] = SOURCES) -> Source:
-    if name in sources:
-        return sources[name]
-    if name in OTHERS:
-        raise ValueError(f"{name} {OTHERS[name]}")
-    raise unknown("data set", name, [*sources, *OTHERS])
+    @property
+    def missing(self) -> list[str]:
+        return [name for name in self.layout.files if name not in self.files]

@@ -1,4 +1,9 @@
-"""The networks of the paper, and small ones, each with any activation: ``build("vgg8", "pau")``."""
+"""The networks of the paper, and small ones, each with any activation: ``build("vgg8", "pau")``.
+
+A file has a net, or variants of one; small.py has those that train in seconds, and blocks.py what
+nets are made of. A new net is its function and its line of ``NETS``. ``python -m padenet.lab.nets``
+prints their sizes.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from padenet.core.names import unknown
-from padenet.lab.nets.blocks import Activation, Images, named
+from padenet.core import unknown
+from padenet.lab.nets.blocks import ActivationMaker, Images, named
 from padenet.lab.nets.densenet import densenet121
 from padenet.lab.nets.lenet import lenet
 from padenet.lab.nets.mobilenet import mobilenetv2, mobilenetv2_imagenet
@@ -23,7 +28,7 @@ __all__ = ["NETS", "Net", "build", "count_multiplications", "count_parameters"]
 class Net:
     """A net and the images it is for: ``(N, channels, size, size)``, of ``classes`` kinds."""
 
-    make: Callable[[Activation, int, int], nn.Sequential]
+    make: Callable[[ActivationMaker, int, int], nn.Sequential]
     channels: int = 3
     size: int = 32
     classes: int = 10
@@ -73,7 +78,7 @@ def build(
     for what, number in (("in_channels", channels), ("classes", outputs)):
         if number < 1:
             raise ValueError(f"{what}={number} must be at least 1.")
-    model = net.make(Activation(activation, **options), channels, outputs)
+    model = net.make(ActivationMaker(activation, **options), channels, outputs)
     check = Images(name, channels, None if net.any_size else net.size)
     return named(input=check, **dict(model.named_children()))
 

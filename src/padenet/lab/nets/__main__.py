@@ -1,7 +1,7 @@
 """Print the sizes of the nets as a table: python -m padenet.lab.nets"""
 
 from padenet.lab.nets import NETS, build, count_multiplications, count_parameters
-from padenet.torch.registry import find_activations
+from padenet.torch import find_activations
 
 ACTIVATIONS = ("relu", "pau", "apl", "maxout")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from padenet.torch.registry import make_activation
+from padenet import make_activation
 
 
-class Activation:
+class ActivationMaker:
     """Makes the units of a net: ``act(channels)`` is a new one each time.
 
     ``pieces`` is how many channels go in for one that comes out: 2 for Maxout, else 1.
@@ -41,7 +41,7 @@ def conv_bn_act(
     c_in: int,
     c_out: int,
     kernel: int,
-    act: Activation,
+    act: ActivationMaker,
     *,
     stride: int = 1,
     groups: int = 1,

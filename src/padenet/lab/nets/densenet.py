@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from padenet.lab.nets.blocks import Activation, named
+from padenet.lab.nets.blocks import ActivationMaker, named
 
 BLOCKS = (6, 12, 24, 16)
 GROWTH = 32
@@ -12,7 +12,7 @@ GROWTH = 32
 class DenseLayer(nn.Module):
     """Adds ``GROWTH`` channels to its input."""
 
-    def __init__(self, c_in: int, act: Activation):
+    def __init__(self, c_in: int, act: ActivationMaker):
         super().__init__()
         self.reduce = _bn_act_conv(c_in, 4 * GROWTH, 1, act)
         self.grow = _bn_act_conv(4 * GROWTH, GROWTH, 3, act)
@@ -21,7 +21,7 @@ class DenseLayer(nn.Module):
         return torch.cat([x, self.grow(self.reduce(x))], 1)
 
 
-def densenet121(act: Activation, channels: int, classes: int) -> nn.Sequential:
+def densenet121(act: ActivationMaker, channels: int, classes: int) -> nn.Sequential:
     """58 layers of two units, three transitions and the end: 120. The stem has none."""
     if act.pieces > 1:
         raise ValueError(
@@ -51,7 +51,7 @@ def densenet121(act: Activation, channels: int, classes: int) -> nn.Sequential:
     )
 
 
-def _bn_act_conv(c_in: int, c_out: int, kernel: int, act: Activation) -> nn.Sequential:
+def _bn_act_conv(c_in: int, c_out: int, kernel: int, act: ActivationMaker) -> nn.Sequential:
     return named(
         bn=nn.BatchNorm2d(c_in),
         act=act(c_in),

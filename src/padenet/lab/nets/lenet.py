@@ -2,10 +2,10 @@
 
 from torch import nn
 
-from padenet.lab.nets.blocks import Activation, named
+from padenet.lab.nets.blocks import ActivationMaker, named
 
 
-def lenet(act: Activation, channels: int, classes: int) -> nn.Sequential:
+def lenet(act: ActivationMaker, channels: int, classes: int) -> nn.Sequential:
     k = act.pieces
     return named(
         conv1=nn.Conv2d(channels, k * 6, 5),

@@ -6,7 +6,7 @@ channels, without bias; projections and shortcuts, which have no unit, stay.
 
 from torch import nn
 
-from padenet.lab.nets.blocks import Activation, Residual, conv_bn, conv_bn_act, named
+from padenet.lab.nets.blocks import ActivationMaker, Residual, conv_bn, conv_bn_act, named
 
 STAGES = (
     (1, 16, 1),
@@ -20,7 +20,7 @@ STAGES = (
 """Expansion, width and number of blocks; the first block of a stage may have stride 2."""
 
 
-def mobilenetv2(act: Activation, channels: int, classes: int) -> nn.Sequential:
+def mobilenetv2(act: ActivationMaker, channels: int, classes: int) -> nn.Sequential:
     """For 32 × 32: three strides instead of five, and all 17 blocks alike in having an expansion
     and, at stride 1, a shortcut."""
     return named(
@@ -31,7 +31,7 @@ def mobilenetv2(act: Activation, channels: int, classes: int) -> nn.Sequential:
     )
 
 
-def mobilenetv2_imagenet(act: Activation, channels: int, classes: int) -> nn.Sequential:
+def mobilenetv2_imagenet(act: ActivationMaker, channels: int, classes: int) -> nn.Sequential:
     """For 224 × 224, as in torchvision: no expansion by 1, no shortcut between unequal widths."""
     return named(
         **_features(act, channels, strides=(2, 1, 2, 2, 2, 1, 2, 1), alike=False),
@@ -43,7 +43,7 @@ def mobilenetv2_imagenet(act: Activation, channels: int, classes: int) -> nn.Seq
 
 
 def _features(
-    act: Activation, channels: int, strides: tuple[int, ...], alike: bool
+    act: ActivationMaker, channels: int, strides: tuple[int, ...], alike: bool
 ) -> dict[str, nn.Module]:
     layers: dict[str, nn.Module] = {
         "stem": conv_bn_act(channels, 32, 3, act, stride=strides[0]),
@@ -59,7 +59,7 @@ def _features(
 
 
 def _block(
-    c_in: int, c_out: int, expansion: int, stride: int, act: Activation, alike: bool
+    c_in: int, c_out: int, expansion: int, stride: int, act: ActivationMaker, alike: bool
 ) -> nn.Module:
     wide = expansion * c_in
     layers: dict[str, nn.Module] = {}

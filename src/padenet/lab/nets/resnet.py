@@ -2,13 +2,13 @@
 
 from torch import nn
 
-from padenet.lab.nets.blocks import Activation, Residual, conv_bn, conv_bn_act, named
+from padenet.lab.nets.blocks import ActivationMaker, Residual, conv_bn, conv_bn_act, named
 
 STAGES = ((64, 3, 1), (128, 4, 2), (256, 23, 2), (512, 3, 2))
 """Width, number of blocks and stride of the first of them; a block gives 4 times its width."""
 
 
-def resnet101(act: Activation, channels: int, classes: int) -> nn.Sequential:
+def resnet101(act: ActivationMaker, channels: int, classes: int) -> nn.Sequential:
     """33 blocks of three units each, one of them after the sum, and the stem's: 100."""
     layers: dict[str, nn.Module] = {
         "stem": conv_bn_act(channels, 64, 3, act, bias=act.pieces > 1),
@@ -22,7 +22,7 @@ def resnet101(act: Activation, channels: int, classes: int) -> nn.Sequential:
     return named(**layers, pool=nn.AvgPool2d(4), flatten=nn.Flatten(), fc=nn.Linear(c_in, classes))
 
 
-def _block(c_in: int, width: int, stride: int, act: Activation) -> nn.Module:
+def _block(c_in: int, width: int, stride: int, act: ActivationMaker) -> nn.Module:
     """With Maxout, as the paper's count has it: the projection in the shortcut has a unit of its
     own, the sum has none, and what is followed by a unit has a bias."""
     c_out, maxout = 4 * width, act.pieces > 1

@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor, nn
 
-from padenet.lab.nets.blocks import Activation, Residual, named
+from padenet.lab.nets.blocks import ActivationMaker, Residual, named
 
 SIDE = 8  # pixels a side, or patches a side times two
 
 
-def mlp(act: Activation, channels: int, classes: int) -> nn.Sequential:
+def mlp(act: ActivationMaker, channels: int, classes: int) -> nn.Sequential:
     """On 8 × 8 pixels."""
     k = act.pieces
     return named(
@@ -22,7 +22,7 @@ def mlp(act: Activation, channels: int, classes: int) -> nn.Sequential:
     )
 
 
-def conv(act: Activation, channels: int, classes: int) -> nn.Sequential:
+def conv(act: ActivationMaker, channels: int, classes: int) -> nn.Sequential:
     """Three convolutions without normalisation."""
     k = act.pieces
     return named(
@@ -40,7 +40,7 @@ def conv(act: Activation, channels: int, classes: int) -> nn.Sequential:
     )
 
 
-def conv_norm(act: Activation, channels: int, classes: int) -> nn.Sequential:
+def conv_norm(act: ActivationMaker, channels: int, classes: int) -> nn.Sequential:
     """The same convolutions with batch normalisation."""
     k = act.pieces
     layers: dict[str, nn.Module] = {"pool": nn.AvgPool2d(2)}
@@ -53,7 +53,7 @@ def conv_norm(act: Activation, channels: int, classes: int) -> nn.Sequential:
     )
 
 
-def vit(act: Activation, channels: int, classes: int) -> nn.Sequential:
+def vit(act: ActivationMaker, channels: int, classes: int) -> nn.Sequential:
     """A vision transformer: 16 patches, width 32, two blocks."""
     width = 32
     blocks = {f"block{i}": _block(act, width) for i in (1, 2)}
@@ -67,7 +67,7 @@ def vit(act: Activation, channels: int, classes: int) -> nn.Sequential:
     )
 
 
-def gru(act: Activation, channels: int, classes: int) -> nn.Sequential:
+def gru(act: ActivationMaker, channels: int, classes: int) -> nn.Sequential:
     """A recurrent net over the rows of 8 × 8 pixels, and a hidden layer after it."""
     return named(
         pool=nn.AvgPool2d(32 // SIDE),
@@ -83,7 +83,7 @@ def _conv(before: int, after: int) -> nn.Conv2d:
     return nn.Conv2d(before, after, 3, stride=2, padding=1)
 
 
-def _block(act: Activation, width: int) -> nn.Sequential:
+def _block(act: ActivationMaker, width: int) -> nn.Sequential:
     attention = named(norm=nn.LayerNorm(width), attention=Attention(width, 2))
     hidden = nn.Linear(width, act.pieces * 2 * width)
     if act.pieces > 1:

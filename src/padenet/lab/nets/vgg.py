@@ -2,14 +2,14 @@
 
 from torch import nn
 
-from padenet.lab.nets.blocks import Activation, conv_bn_act, named
+from padenet.lab.nets.blocks import ActivationMaker, conv_bn_act, named
 
 BLOCKS = ((64, 1), (128, 1), (256, 2), (512, 2), (512, 2))
 """Width and number of convolutions of each block of ``vgg``."""
 
 
 def vgg(
-    act: Activation, channels: int, classes: int, widths: tuple[tuple[int, int], ...] = BLOCKS
+    act: ActivationMaker, channels: int, classes: int, widths: tuple[tuple[int, int], ...] = BLOCKS
 ) -> nn.Sequential:
     """As the paper's table has it: one unit a block, none between the two convolutions."""
     blocks: dict[str, nn.Module] = {}
@@ -23,7 +23,7 @@ def vgg(
     return named(**blocks, flatten=nn.Flatten(), fc=nn.Linear(channels, classes))
 
 
-def vgg8(act: Activation, channels: int, classes: int) -> nn.Sequential:
+def vgg8(act: ActivationMaker, channels: int, classes: int) -> nn.Sequential:
     """Five times conv → BN → unit → pool."""
     blocks: dict[str, nn.Module] = {}
     for i, width in enumerate((64, 128, 256, 512, 512), 1):

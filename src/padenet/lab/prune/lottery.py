@@ -17,15 +17,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from padenet import Pruning, apply_pruning, prune
 from padenet.lab.data import Dataset, Folder
 from padenet.lab.nets import NETS
 from padenet.lab.prune.costs import measure_costs
 from padenet.lab.records.config import Config
-from padenet.lab.records.store import RunDirectory
-from padenet.lab.run.learner import build_net
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.records.labels import stage_label
+from padenet.lab.run.execution import Execution
+from padenet.lab.run.learning.model import build_net
 from padenet.lab.run.ranks import Ranks
-from padenet.lab.run.run import Place, Progress, load_once, read_pruning, train
-from padenet.torch.pruning import Pruning, apply_pruning, percent, prune
+from padenet.lab.run.run import Progress, load_once, read_pruning, train
+from padenet.torch import percent
 
 FRACTIONS = (10.0, 20.0, 30.0, 40.0, 50.0, 60.0)
 """Percent of the filters of the whole net, as the paper."""
@@ -47,7 +50,7 @@ def lottery(
     config: Config,
     out: str | Path,
     fractions: Sequence[float] = FRACTIONS,
-    place: Place | None = None,
+    execution: Execution | None = None,
     *,
     criterion: str = "l1",
     ranks: Ranks | None = None,
@@ -55,20 +58,20 @@ def lottery(
 ) -> Iterator[Stage]:
     """The stages, each as it ends: the whole net, then the net without each of ``fractions``.
 
-    A stage that has a result is not repeated and one that was cut goes on, so the whole procedure
+    A finished stage is not repeated and an interrupted one is resumed, so the whole procedure
     may be stopped and called again at any time. One that diverges is the last: there are no weights
     to go by.
 
     Args:
         config: The run of the whole net, in ``out``/its name.
         fractions: Rising percentages of the filters of the whole net.
-        place: Where the stages are computed; at its deadline the procedure stops.
+        execution: Where the stages are computed; at its deadline the procedure stops.
         criterion: As for ``padenet.prune``.
         show: Called with the name of a stage for a watcher of its progress.
     """
-    place, ranks, out = place or Place(), ranks or Ranks(), Path(out)
+    execution, ranks, out = execution or Execution(), ranks or Ranks(), Path(out)
     check_fractions(fractions)
-    data = load_once(config.dataset, place.data_dir)
+    data = load_once(config.dataset, execution.data_dir)
     check_stages(build_net(config, data), fractions, make_example(config, data), criterion)
     RunDirectory(out / config.name).check_whole()  # the first stage is that of the whole net
     for i in range(len(fractions)):
@@ -84,7 +87,7 @@ def lottery(
             ranks.wait()
             before = read_pruning(RunDirectory(path))
         with show(stage.name) if show else nullcontext(_ignore) as watch:
-            result = train(stage, path, place, ranks=ranks, watch=watch)
+            result = train(stage, path, execution, ranks=ranks, watch=watch)
         if result is None:
             return
         yield Stage(fraction, stage, path, result)
@@ -97,12 +100,7 @@ def stage_config(config: Config, fraction: float) -> Config:
     """The record of a stage: that of the whole net with the fraction in its label."""
     if not fraction:
         return config
-    return replace(config, label="+".join(p for p in (config.label, f"p{fraction:g}") if p))
-
-
-def whole_label(label: str, fraction: float) -> str:
-    """The label of the whole net's run, from that of a stage."""
-    return label.removesuffix(f"p{fraction:g}").removesuffix("+")
+    return replace(config, label=stage_label(config.label, fraction))
 
 
 def check_fractions(fractions: Sequence[float]) -> None:
@@ -192,7 +190,7 @@ def check_found(path: Path, steps: Sequence[float], criterion: str) -> None:
 
 
 def check_nested(found: Pruning, path: Path, before: Pruning | None) -> None:
-    """Refuse a stage that does not go on from the one before."""
+    """Refuse a stage that does not follow from the one before."""
     for name, kept in (before.filters if before else {}).items():
         if not set(found.filters[name].places) <= set(kept.places):
             raise ValueError(

@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import IO, Any
 
 from padenet.lab.records.config import Config
-from padenet.lab.records.disk import write
-from padenet.lab.records.records import (
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.records.expected import (
     expect,
     expect_line,
     expect_pruning,
     expect_result,
     expect_run,
 )
-from padenet.lab.records.store import Run, RunDirectory, read_lines
+from padenet.lab.records.files.disk import write
+from padenet.lab.records.files.json import read_lines
+from padenet.lab.records.run import Run
 
 LONGEST = 2**28  # bytes of a packed run; 400 epochs of 100 layers are 10 MB
 DENSEST = 200  # times that runs shrink when they are packed; those in results/ by 9 at most

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from padenet.lab.records.config import Config
-from padenet.lab.records.disk import write, writing
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.records.files.disk import write, writing
 from padenet.lab.records.packed import pack, read_runs
-from padenet.lab.records.store import Run, RunDirectory
+from padenet.lab.records.run import Run
 
 
 def read_sources(sources: Iterable[str | Path], *, last: bool = False) -> list[Run]:
@@ -34,7 +35,7 @@ def read_sources(sources: Iterable[str | Path], *, last: bool = False) -> list[R
 def pack_runs(sources: Iterable[str | Path], path: str | Path, *, last: bool = False) -> list[Run]:
     """Merge the runs of all sources into one packed file, and return them.
 
-    A file that is there already is one of the sources: packing never loses a record.
+    A file that already exists is one of the sources: packing never loses a record.
     """
     path = Path(path)
     if path.is_dir():
@@ -49,9 +50,9 @@ def pack_runs(sources: Iterable[str | Path], path: str | Path, *, last: bool = F
 def unpack_runs(source: str | Path, folder: str | Path) -> list[Run]:
     """Write every run as a directory of its name under ``folder``.
 
-    A run that is there already must be the same one: it is kept if it is finished or longer, and
+    A run that already exists must be the same one: it is kept if it is finished or longer, and
     refused if both are finished and differ. One that has a checkpoint gives way to a finished
-    record only: it can go on, which a packed one cannot.
+    record only: it can be resumed, which a packed one cannot.
     """
     runs = read_sources([source])
     chosen = []

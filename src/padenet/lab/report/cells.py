@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from padenet.lab.records.store import Run
+from padenet.lab.records.run import Run
 from padenet.lab.report.names import rank, row_title
 
 

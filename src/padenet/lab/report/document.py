@@ -1,7 +1,7 @@
 """``report.md``: the tables and figures in one text."""
 
-from padenet.lab.report.formats import markdown, to_markdown
-from padenet.lab.report.table import Table
+from padenet.lab.report.tables.formats import markdown, to_markdown
+from padenet.lab.report.tables.table import Table
 
 
 def make_document(

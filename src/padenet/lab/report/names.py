@@ -1,16 +1,12 @@
 """How things are called, ordered and coloured in reports: the paper's way, then the rest."""
 
 from collections import Counter
+from functools import cache
 
-from padenet.torch.registry import ACTIVATIONS
+from padenet import make_activation
+from padenet.lab.data import DATASETS
+from padenet.torch import ACTIVATIONS
 
-DATASETS = {
-    "mnist": "MNIST",
-    "fashion-mnist": "Fashion-MNIST",
-    "cifar10": "CIFAR-10",
-    "imagenet": "ImageNet",
-    "digits": "Digits",
-}
 NETS = {
     "lenet": "LeNet",
     "vgg": "VGG",
@@ -41,8 +37,7 @@ BASELINES = {
     "srelu": "SReLU",
 }
 UNITS = {"pau": "PAU", "rpau": "RPAU"}
-TITLES = {**DATASETS, **NETS, **BASELINES, **UNITS}
-LEARNED = {"prelu", "mixture", "slaf", "apl", "srelu"}  # of the baselines, those with parameters
+TITLES = {**NETS, **BASELINES, **UNITS}
 MEASURES = {"test_accuracy": "test accuracy", "test_top5": "top-5 test accuracy"}
 
 # PAU's, RPAU's, then shared ones. Each has 3 : 1 or more against its ground, and any two are .13
@@ -62,7 +57,7 @@ GROUPS = {
 
 
 def title(name: str) -> str:
-    return TITLES.get(name, name)
+    return DATASETS[name].title if name in DATASETS else TITLES.get(name, name)
 
 
 def row_title(activation: str, label: str) -> str:
@@ -81,9 +76,19 @@ def group_of(activation: str) -> str:
     """The one of ``GROUPS`` that an activation is in; "Others" if this version does not know it."""
     if activation in UNITS:
         return "Units"
-    if activation in LEARNED:
-        return "Learned"
-    return "Fixed" if activation in ACTIVATIONS else "Others"
+    if activation not in ACTIVATIONS:
+        return "Others"
+    return "Learned" if learns(activation) else "Fixed"
+
+
+@cache
+def learns(activation: str) -> bool:
+    """Whether a known activation has parameters."""
+    try:
+        made = make_activation(activation, 1)
+    except TypeError:  # one of the user's that cannot be made without options
+        return False
+    return any(True for _ in made.parameters())
 
 
 def looks(rows: list[tuple[str, str]]) -> dict[tuple[str, str], tuple[int, int]]:

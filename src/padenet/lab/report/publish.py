@@ -1,4 +1,4 @@
-"""A new report takes the place of the one before it, and of nothing else in the directory."""
+"""A new report replaces the one before it, and nothing else in the directory."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from padenet.lab.records.disk import write, writing
+from padenet.lab.records.files.disk import write, writing
 
 LIST = "files.txt"  # of the report's files, so that the next report knows them from the user's
 MADE = re.compile(r"(tables|figures)/[^/\\]+\.(md|tex|csv|png|pdf)")

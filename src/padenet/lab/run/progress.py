@@ -1,11 +1,11 @@
-"""A run as it goes: a bar on a terminal, otherwise a line an epoch."""
+"""The progress of a run: a bar on a terminal, otherwise one line per epoch."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from padenet.core.extras import require
+from padenet.core import require
 
 if TYPE_CHECKING:
     from padenet.lab.run.run import Progress

@@ -1,8 +1,8 @@
 """One run as one idempotent function: a record and a directory in, the result out.
 
-A run that has a result is not repeated, and one that was cut goes on after its last epoch, to the
+A finished run is not repeated, and an interrupted one is resumed after its last epoch, to the
 same bits as if it had never stopped: on the same machine, with the same number of threads, on a
-GPU with ``Place(deterministic=True)``.
+GPU with ``Execution(deterministic=True)``.
 """
 
 import math
@@ -17,52 +17,24 @@ from typing import Any
 
 import torch
 
-from padenet.core.names import unknown
-from padenet.lab.data import NAMES, Dataset, Folder, load
+from padenet import Pruning
+from padenet.core import unknown
+from padenet.lab.data import DATASETS, Dataset, Folder, load
 from padenet.lab.nets import NETS
 from padenet.lab.records.config import Config
-from padenet.lab.records.records import Metrics
-from padenet.lab.records.store import RunDirectory
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.records.run import Metrics
 from padenet.lab.run.device import find_device, switches
-from padenet.lab.run.learner import Learner
+from padenet.lab.run.execution import Execution
+from padenet.lab.run.learning.learner import Learner
 from padenet.lab.run.machine import describe_machine
 from padenet.lab.run.ranks import Ranks
-from padenet.torch.pruning import Pruning
-from padenet.torch.registry import ACTIVATIONS
+from padenet.lab.run.user_code import import_modules
+from padenet.torch import ACTIVATIONS
 
 WRITE_EVERY = 1.0  # seconds between checkpoints, at least: epochs may be shorter
 COMPILERS = ("torch._dynamo", "torch._inductor")
 QUICK_WRITE = 0.02  # seconds; slower ones come less often in proportion, a fiftieth of the time
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where and how a run is computed; none of it is part of its record.
-
-    Args:
-        device: "auto", "cpu", "cuda", "cuda:1".
-        data_dir: Directory of the data sets; see ``padenet.lab.data.load``.
-        deterministic: Whether to insist on operations that repeat bit for bit on a GPU too.
-        graph: Whether a GPU runs steps as CUDA graphs.
-        compile: Whether ``torch.compile`` makes the code that trains, with roundings of its own.
-        workers: Processes that decode images from folders; by default 4, at most one a core.
-        deadline: Value of ``time.time()`` after which the run stops at the next epoch.
-    """
-
-    device: str = "auto"
-    data_dir: str | None = None
-    deterministic: bool = False
-    graph: bool = True
-    compile: bool = False
-    workers: int | None = None
-    deadline: float = math.inf
-
-    def __post_init__(self) -> None:
-        if self.compile and self.deterministic:
-            raise ValueError(
-                "compile and deterministic: the compiler times kernels and takes the fastest, "
-                "which is not always the same one. Leave out either."
-            )
 
 
 @dataclass(frozen=True)
@@ -80,7 +52,7 @@ class Progress:
 def train(
     config: Config,
     path: str | Path,
-    place: Place | None = None,
+    execution: Execution | None = None,
     *,
     ranks: Ranks | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
@@ -89,7 +61,7 @@ def train(
 
     A ``pruning.json`` in ``path`` says which filters the net starts without.
     """
-    for progress in steps(config, path, place, ranks=ranks):
+    for progress in steps(config, path, execution, ranks=ranks):
         watch(progress)
     (ranks or Ranks()).wait()  # for the process that writes
     return RunDirectory(path).result()
@@ -98,12 +70,13 @@ def train(
 def steps(
     config: Config,
     path: str | Path,
-    place: Place | None = None,
+    execution: Execution | None = None,
     *,
     ranks: Ranks | None = None,
 ) -> Generator[Progress, None, None]:
     """``train`` in steps of one batch. The caller may do other things between them."""
-    place, ranks = place or Place(), ranks or Ranks()
+    execution, ranks = execution or Execution(), ranks or Ranks()
+    import_modules(execution.modules)
     check_names(config)
     directory = RunDirectory(path)
     with ExitStack() as stack:
@@ -118,10 +91,10 @@ def steps(
         ranks.wait()  # the first to finish must not write a result that another still looks for
         if ranks.leads:
             directory.failure_file.unlink(missing_ok=True)
-        stack.enter_context(switches(config.precision, place.deterministic))
+        stack.enter_context(switches(config.precision, execution.deterministic))
         try:
             with _compiler_explained():
-                yield from _train(config, directory, place, ranks)
+                yield from _train(config, directory, execution, ranks)
         except Exception as error:
             if ranks.leads:
                 directory.write_failure(error)
@@ -131,7 +104,7 @@ def steps(
 def check_names(config: Config) -> None:
     """Refuse a data set, net or activation that does not exist."""
     for kind, name, known in (
-        ("data set", config.dataset, NAMES),
+        ("data set", config.dataset, DATASETS),
         ("net", config.net, NETS),
         ("activation", config.activation, ACTIVATIONS),
     ):
@@ -140,19 +113,19 @@ def check_names(config: Config) -> None:
 
 
 def _train(
-    config: Config, directory: RunDirectory, place: Place, ranks: Ranks
+    config: Config, directory: RunDirectory, execution: Execution, ranks: Ranks
 ) -> Iterator[Progress]:
-    device = find_device(place.device, config.precision, ranks)
-    data = load_once(config.dataset, place.data_dir)
+    device = find_device(execution.device, config.precision, ranks)
+    data = load_once(config.dataset, execution.data_dir)
     learner = Learner(
         config,
         data,
         device,
         ranks,
         pruning=read_pruning(directory),
-        graph=place.graph,
-        compile=place.compile,
-        workers=place.workers,
+        graph=execution.graph,
+        compile=execution.compile,
+        workers=execution.workers,
     )
     top5 = len(data.classes) > 10
     per_epoch, image_count = len(learner.train_batches), config.batch_size
@@ -160,7 +133,7 @@ def _train(
     lines: list[Metrics] = []
     checkpoint = directory.checkpoint()
     if checkpoint is not None:
-        _restore(learner, checkpoint, directory, place)
+        _restore(learner, checkpoint, directory, execution)
         lines = directory.metrics()[: checkpoint["epoch"] + 1]
         if [line["epoch"] for line in lines] != list(range(checkpoint["epoch"] + 1)):
             raise OSError(
@@ -189,12 +162,12 @@ def _train(
         reason = _not_finite(line)
         lines.append({k: _finite(v) for k, v in line.items()} | learner.coefficients())
         last = bool(reason) or epoch == config.epochs
-        late = time.time() > place.deadline
+        late = time.time() > execution.deadline
         if ranks.leads and (last or late or time.monotonic() >= next_write):
             begin = time.monotonic()
             directory.write_metrics(lines)
             state = learner.state()
-            directory.write_checkpoint({"epoch": epoch, "compile": place.compile, **state})
+            directory.write_checkpoint({"epoch": epoch, "compile": execution.compile, **state})
             end = time.monotonic()
             next_write = end + WRITE_EVERY * max(1.0, (end - begin) / QUICK_WRITE)
         speed = per_epoch * image_count / max(line["seconds"], 1e-9)
@@ -203,17 +176,17 @@ def _train(
         if not last and ranks.total(torch.tensor(float(late), device=device)).item():
             return
     if ranks.leads:
-        directory.write_result(summarize(lines, reason, learner, place))
+        directory.write_result(summarize(lines, reason, learner, execution))
 
 
 def _restore(
-    learner: Learner, checkpoint: dict[str, Any], directory: RunDirectory, place: Place
+    learner: Learner, checkpoint: dict[str, Any], directory: RunDirectory, execution: Execution
 ) -> None:
-    if checkpoint.get("compile", False) != place.compile:
-        begun, now = ("with", "without") if not place.compile else ("without", "with")
+    if checkpoint.get("compile", False) != execution.compile:
+        begun, now = ("with", "without") if not execution.compile else ("without", "with")
         raise ValueError(
-            f"the run in {directory.path} was begun {begun} --compile and would go on {now}, with "
-            "other roundings. Go on as it was begun, or choose another directory."
+            f"the run in {directory.path} was begun {begun} --compile and would be resumed {now}, "
+            "with other roundings. Resume it as it was begun, or choose another directory."
         )
     try:
         learner.restore(checkpoint)
@@ -240,7 +213,9 @@ def _compiler_explained() -> Iterator[None]:
         ) from error
 
 
-def summarize(lines: list[Metrics], reason: str, learner: Learner, place: Place) -> dict[str, Any]:
+def summarize(
+    lines: list[Metrics], reason: str, learner: Learner, execution: Execution
+) -> dict[str, Any]:
     """The result of a run from its metrics. A run whose loss was not finite has diverged."""
     seconds = sum(line["seconds"] for line in lines)
     images = (len(lines) - 1) * len(learner.train_batches) * learner.config.batch_size
@@ -258,7 +233,7 @@ def summarize(lines: list[Metrics], reason: str, learner: Learner, place: Place)
         "far_output": _finite(learner.far_output()),
         "parameters": sum(p.numel() for p in learner.net.parameters()),
         "machine": describe_machine(learner.device)
-        | {"processes": learner.ranks.world, "compile": place.compile},
+        | {"processes": learner.ranks.world, "compile": execution.compile},
         **({"test_top5": last["test_top5"]} if "test_top5" in last else {}),
         **({"pruning": pruning.summary()} if pruning is not None else {}),
     }

@@ -1,7 +1,7 @@
 """Runs on a Ray cluster: each is one task, and Ray decides where and when.
 
 Every machine needs padenet, the data sets and the directory of the runs, under the same path. A
-task whose process or machine dies is started again by Ray, anywhere, and goes on from the
+task whose process or machine dies is started again by Ray, anywhere, and resumes from the
 checkpoint in that directory.
 """
 
@@ -15,12 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from padenet.core.extras import require
+from padenet.core import require
 from padenet.lab.records.config import Config
+from padenet.lab.run.execution import Execution
 from padenet.lab.run.machine import count_cores
-from padenet.lab.run.run import Place
 from padenet.lab.sweep.jobs import TRIES, attempt, check_jobs, record_death, taken_up
-from padenet.lab.sweep.outcome import Report, say_nothing
+from padenet.lab.sweep.outcome import OnEnd, say_nothing
 
 PATIENCE = 5.0  # seconds for a cluster to answer
 
@@ -28,12 +28,12 @@ PATIENCE = 5.0  # seconds for a cluster to answer
 def run_on_ray(
     configs: Iterable[Config],
     out: str | Path,
-    place: Place,
+    execution: Execution,
     jobs: int,
     address: str,
     *,
     threads: int | None = None,
-    report: Report = say_nothing,
+    report: OnEnd = say_nothing,
 ) -> None:
     """Train every run in ``out``/its name on the cluster at ``address``; "local" makes one here.
 
@@ -44,23 +44,25 @@ def run_on_ray(
     """
     check_jobs(jobs)
     begun = time.time()
-    if begun >= place.deadline:
+    if begun >= execution.deadline:
         return
     cores = count_cores()
     ray = connect(address, cores)
     try:
-        place = replace(place, device=choose_device(place.device, ray.cluster_resources()))
-        if place.data_dir is not None:
-            place = replace(place, data_dir=str(Path(place.data_dir).resolve()))
+        execution = replace(
+            execution, device=choose_device(execution.device, ray.cluster_resources())
+        )
+        if execution.data_dir is not None:
+            execution = replace(execution, data_dir=str(Path(execution.data_dir).resolve()))
         share = {"num_cpus": threads or _share(cores, jobs), "num_gpus": 0.0}
-        if place.device == "cuda":
+        if execution.device == "cuda":
             share = {"num_cpus": threads or 1, "num_gpus": 1 / jobs}
         check_share(share, [n["Resources"] for n in ray.nodes() if n["Alive"]])
         threads = max(1, int(share["num_cpus"]))
         start = ray.remote(max_retries=TRIES - 1, **share)(attempt).remote
         out = Path(out).resolve()
-        running = {start(c, out, place, threads): c for c in configs}
-        deadline = place.deadline
+        running = {start(c, out, execution, threads): c for c in configs}
+        deadline = execution.deadline
         while running:
             left = None if deadline == math.inf else max(0.0, deadline - time.time())
             ended, _ = ray.wait(list(running), timeout=left)

@@ -9,10 +9,11 @@ import torch
 
 from padenet.lab.records.config import UNITS, Config
 from padenet.lab.run.device import find_device, switches
-from padenet.lab.run.learner import Learner
+from padenet.lab.run.execution import Execution
+from padenet.lab.run.learning.learner import Learner
 from padenet.lab.run.ranks import Ranks
-from padenet.lab.run.run import Place, load_once
-from padenet.lab.sweep.sweep import Status
+from padenet.lab.run.run import load_once
+from padenet.lab.sweep.status import Status
 
 STEPS = 5  # timed, after one that warms up
 
@@ -50,7 +51,7 @@ def _kind(config: Config) -> tuple[str, str, str]:
     return config.dataset, config.net, config.activation
 
 
-def time_runs(statuses: Iterable[Status], place: Place) -> dict[Config, float]:
+def time_runs(statuses: Iterable[Status], execution: Execution) -> dict[Config, float]:
     """Seconds of an epoch for every run that no run with the same data set and net tells about.
 
     Timed for each data set and net, with a unit and with another activation.
@@ -62,23 +63,23 @@ def time_runs(statuses: Iterable[Status], place: Place) -> dict[Config, float]:
         if pace_of(config, statuses, like=2) is None:
             kind = config.dataset, config.net, config.activation in UNITS
             if kind not in timed:
-                timed[kind] = time_epoch(config, place)
+                timed[kind] = time_epoch(config, execution)
             found[config] = timed[kind]
     return found
 
 
-def time_epoch(config: Config, place: Place) -> float:
+def time_epoch(config: Config, execution: Execution) -> float:
     """Seconds of an epoch, training and test, from a few steps of each."""
-    device = find_device(place.device, config.precision, Ranks())
-    data = load_once(config.dataset, place.data_dir)
-    with switches(config.precision, place.deterministic):
+    device = find_device(execution.device, config.precision, Ranks())
+    data = load_once(config.dataset, execution.data_dir)
+    with switches(config.precision, execution.deterministic):
         learner = Learner(
             config,
             data,
             device,
-            graph=place.graph,
-            compile=place.compile,
-            workers=place.workers,
+            graph=execution.graph,
+            compile=execution.compile,
+            workers=execution.workers,
         )
         train, test = (_time_step(s, device) for s in (learner.train(1), learner.test()))
     return train * len(learner.train_batches) + test * len(learner.test_batches)

@@ -1,8 +1,9 @@
 """Many runs at once on one machine: in processes on a CPU, in turns on a GPU.
 
 A run does not feel the others beside it: its numbers are those of the run alone, with as many
-threads, and on a GPU with ``Place(deterministic=True)``. One that fails is recorded and the rest go
-on. What is cut, by the deadline, Ctrl-C or a kill, goes on from its last checkpoint the next time.
+threads, and on a GPU with ``Execution(deterministic=True)``. One that fails is recorded, and the
+rest carry on. What is interrupted, by the deadline, Ctrl-C or a kill, resumes from its last
+checkpoint the next time.
 """
 
 import multiprocessing
@@ -22,11 +23,13 @@ from signal import SIG_IGN, SIGINT, signal
 import torch
 
 from padenet.lab.records.config import Config
-from padenet.lab.records.store import InUse, RunDirectory
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.records.files.lock import InUse
 from padenet.lab.run.device import find_device
+from padenet.lab.run.execution import Execution
 from padenet.lab.run.ranks import Ranks
-from padenet.lab.run.run import Place, train
-from padenet.lab.sweep.outcome import Outcome, Report, say_nothing
+from padenet.lab.run.run import train
+from padenet.lab.sweep.outcome import OnEnd, Outcome, say_nothing
 from padenet.lab.sweep.turns import in_turns
 
 TRIES = 3  # starts of a run whose process dies
@@ -35,11 +38,11 @@ TRIES = 3  # starts of a run whose process dies
 def run_all(
     configs: Iterable[Config],
     out: str | Path,
-    place: Place,
+    execution: Execution,
     jobs: int = 1,
     *,
     threads: int | None = None,
-    report: Report = say_nothing,
+    report: OnEnd = say_nothing,
 ) -> None:
     """Train every run in ``out``/its name, ``jobs`` at a time, in the way that suits the device.
 
@@ -50,13 +53,13 @@ def run_all(
     configs = list(configs)
     check_jobs(jobs)
     jobs = min(jobs, len(configs))
-    on_gpu = find_device(place.device, "fp32", Ranks()).type == "cuda"
+    on_gpu = find_device(execution.device, "fp32", Ranks()).type == "cuda"
     if on_gpu or jobs <= 1:
         if threads:
             torch.set_num_threads(threads)
-        in_turns(configs, out, place, jobs, report=report)
+        in_turns(configs, out, execution, jobs, report=report)
     else:
-        in_processes(configs, out, place, jobs, threads=threads, report=report)
+        in_processes(configs, out, execution, jobs, threads=threads, report=report)
 
 
 def check_jobs(jobs: int) -> None:
@@ -64,15 +67,17 @@ def check_jobs(jobs: int) -> None:
         raise ValueError(f"jobs={jobs}: at least one run at a time.")
 
 
-def attempt(config: Config, out: str | Path, place: Place, threads: int | None = None) -> Outcome:
+def attempt(
+    config: Config, out: str | Path, execution: Execution, threads: int | None = None
+) -> Outcome:
     """One run from start to end. An exception is an outcome too, so that others go on."""
-    if time.time() >= place.deadline:
+    if time.time() >= execution.deadline:
         return Outcome(config, "unfinished")
     if threads:
         torch.set_num_threads(threads)
     path = Path(out) / config.name
     try:
-        return Outcome.of(config, train(config, path, place))
+        return Outcome.of(config, train(config, path, execution))
     except InUse as error:
         return Outcome(config, "unfinished", str(error))
     except Exception as error:
@@ -98,11 +103,11 @@ def taken_up(config: Config, out: str | Path, since: float) -> bool:
 def in_processes(
     configs: Iterable[Config],
     out: str | Path,
-    place: Place,
+    execution: Execution,
     jobs: int,
     *,
     threads: int | None = None,
-    report: Report = say_nothing,
+    report: OnEnd = say_nothing,
 ) -> None:
     """``run_all`` with ``jobs`` processes.
 
@@ -111,13 +116,13 @@ def in_processes(
     for what another did.
     """
     threads = threads or max(1, torch.get_num_threads() // jobs)
-    work = partial(attempt, out=out, place=place, threads=threads)
+    work = partial(attempt, out=out, execution=execution, threads=threads)
     waiting, alone = deque(configs), deque[Config]()
     broken: Counter[str] = Counter()
-    while (waiting or alone) and time.time() < place.deadline:
+    while (waiting or alone) and time.time() < execution.deadline:
         queue, most = (waiting, jobs) if waiting else (deque([alone.popleft()]), 1)
         with _pool(most) as pool:
-            lost = _work_off(queue, pool, work, most, place.deadline, report)
+            lost = _work_off(queue, pool, work, most, execution.deadline, report)
         for config in lost:
             broken[config.name] += 1
             if broken[config.name] == TRIES:
@@ -135,7 +140,7 @@ def _work_off(
     work: Callable[[Config], Outcome],
     most: int,
     deadline: float,
-    report: Report,
+    report: OnEnd,
 ) -> list[Config]:
     """Until the queue is empty, the deadline comes or the pool breaks: the runs lost with it."""
     flying: dict[Future[Outcome], Config] = {}

@@ -36,7 +36,7 @@ class Outcome:
         )
 
 
-Report = Callable[[Outcome], None]
+OnEnd = Callable[[Outcome], None]
 
 
 def say_nothing(outcome: Outcome) -> None:

@@ -9,11 +9,13 @@ from pathlib import Path
 import torch
 
 from padenet.lab.records.config import Config
-from padenet.lab.records.store import InUse, RunDirectory
+from padenet.lab.records.directory import RunDirectory
+from padenet.lab.records.files.lock import InUse
 from padenet.lab.run.device import find_device, switches
+from padenet.lab.run.execution import Execution
 from padenet.lab.run.ranks import Ranks
-from padenet.lab.run.run import Place, Progress, steps
-from padenet.lab.sweep.outcome import Outcome, Report, say_nothing
+from padenet.lab.run.run import Progress, steps
+from padenet.lab.sweep.outcome import OnEnd, Outcome, say_nothing
 
 Steps = Generator[Progress, None, None]
 
@@ -21,10 +23,10 @@ Steps = Generator[Progress, None, None]
 def in_turns(
     configs: Iterable[Config],
     out: str | Path,
-    place: Place,
+    execution: Execution,
     jobs: int,
     *,
-    report: Report = say_nothing,
+    report: OnEnd = say_nothing,
 ) -> None:
     """Train every run in ``out``/its name: ``jobs`` of them, a step of each in turn.
 
@@ -32,13 +34,13 @@ def in_turns(
     together. torch's global switches belong to a precision: runs of another one come afterwards.
     """
     configs = list(configs)
-    device = find_device(place.device, "fp32", Ranks())
+    device = find_device(execution.device, "fp32", Ranks())
     lanes = deque(Lane(device) for _ in range(jobs))
     for precision in dict.fromkeys(c.precision for c in configs):
         group = deque(c for c in configs if c.precision == precision)
         # So that a run which ends puts back what the others need.
-        with switches(precision, place.deterministic):
-            _take_turns(group, Path(out), place, lanes, report)
+        with switches(precision, execution.deterministic):
+            _take_turns(group, Path(out), execution, lanes, report)
 
 
 class Lane:
@@ -92,14 +94,16 @@ class Lane:
 
 
 def _take_turns(
-    waiting: deque[Config], out: Path, place: Place, lanes: deque[Lane], report: Report
+    waiting: deque[Config], out: Path, execution: Execution, lanes: deque[Lane], report: OnEnd
 ) -> None:
     running: list[tuple[Config, Steps, Lane]] = []
     try:
         while True:
-            while waiting and lanes and time.time() < place.deadline:
+            while waiting and lanes and time.time() < execution.deadline:
                 config = waiting.popleft()
-                running.append((config, steps(config, out / config.name, place), lanes.popleft()))
+                running.append(
+                    (config, steps(config, out / config.name, execution), lanes.popleft())
+                )
             if not running:
                 return
             for turn in list(running):

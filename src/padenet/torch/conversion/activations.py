@@ -86,7 +86,7 @@ HOOKS = (
 
 @dataclass(frozen=True)
 class Activation:
-    """One place's: ``slopes`` for the leaky family, one or one a channel, else None."""
+    """One place's: ``slopes`` for the leaky family, one or one per channel, else None."""
 
     kind: Kind
     values: Mapping[str, Any]
@@ -117,7 +117,7 @@ class Activation:
         return self.spelling if usual else f"{self.spelling}({', '.join(given)})"
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Its value, with one slope a channel for ``x`` of shape (N, channels)."""
+        """Its value, with one slope per channel for ``x`` of shape (N, channels)."""
         if self.slopes is not None:
             return torch.where(x > 0, x, x * x.new_tensor(self.slopes))
         return self.kind.function(x, **self.values)
@@ -245,7 +245,7 @@ def find_beginning(
             a, b = a[0], b[0]
             name = how if slopes is None else f"{how} {slopes[0]:.4g}"
         else:
-            name = f"{how}, one a channel"
+            name = f"{how}, one per channel"
         init = (a, b)
     x = (torch.arange(GRID, dtype=torch.float64) + 0.5) * (6 / GRID) - 3
     x = x[:, None].expand(-1, a.shape[0] if a.ndim == 2 else 1)

@@ -96,7 +96,7 @@ def calibrate(
     """Fit each unit to its function where its inputs in ``model`` are; what each has seen.
 
     Args:
-        model: With the units in place. It is left as it is, except for their coefficients.
+        model: With the units in place. Only their coefficients change.
         units: By name, each with the function that it replaces. Channels are the last dim of that
             function's argument where the unit has groups.
         data: A batch, as the model's forward takes it: a tensor, a tuple of arguments, a mapping

@@ -1,4 +1,4 @@
-"""``convert``: every hidden activation of a model by a unit that starts as it."""
+"""``convert``: replaces every hidden activation of a model by a unit initialised to match it."""
 
 import copy
 import functools
@@ -41,7 +41,7 @@ def convert(
     calibrate: Any = None,
     **options: Any,
 ) -> tuple[nn.Module, Report]:
-    """A copy of ``model``, in which every hidden activation is a unit that starts as it.
+    """A copy of ``model``, in which every hidden activation is a unit initialised to match it.
 
     Modules (``nn.ReLU``, ...), functions (``F.relu``, ``torch.relu``, ...), methods
     (``x.relu_()``, ...) and formulas (``x * torch.sigmoid(x)``, ...) are replaced, each call by a
@@ -53,13 +53,13 @@ def convert(
     Mode, device, dtype and hooks are kept.
 
     Args:
-        model: Left as it is.
+        model: Not changed.
         unit: ``PAU``, ``RPAU``, or what takes their arguments.
         only, skip: Which to replace: patterns of unit names such as "layer1.*", types such as
             ``nn.ReLU`` (which stands for ``F.relu`` too), a function of name and type that
             answers True or False, or several of these. ``only`` takes gates and outputs too.
         everything: Replace gates and outputs as well.
-        groups: Units a place. A PReLU with one slope a channel becomes one unit a channel.
+        groups: Units per place. A PReLU with a slope per channel becomes a unit per channel.
         share: One unit for a module that is used at several places.
         calibrate: Data by which each unit is fitted to the inputs that its own layer sees: a batch
             as the model's forward takes it (a tensor, a tuple of arguments, a dict of keyword

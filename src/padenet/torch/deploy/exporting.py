@@ -40,7 +40,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from padenet.core.forms import Spec
-from padenet.core.polynomials import crossings
+from padenet.core.polynomials import crossings, derivative, value
 from padenet.torch import reference
 
 ROOM = {torch.float32: 112, torch.float64: 960}
@@ -199,6 +199,7 @@ def _find_factors(values: Values, m: int) -> Values | None:
         at = min(crossings(a, -reach, reach).tolist(), key=abs, default=0.0)
         if at == 0:
             return None
+        at = _closer(a, at)
         z, exact = Fraction(at), [Fraction(v) for v in a.tolist()]
         s = max(range(m + 1), key=lambda j: abs(exact[j] * z**j))
         low: list[Fraction] = []
@@ -214,12 +215,25 @@ def _find_factors(values: Values, m: int) -> Values | None:
     return values._replace(a=tuple(R for R, _ in found), z=tuple(z for _, z in found))
 
 
+def _closer(c: np.ndarray, zero: float) -> float:
+    """The zero by Newton's steps: found on a wide interval, it is only as good as that is wide."""
+    slope, rest = derivative(c), float(value(c, zero))
+    for _ in range(20):
+        with np.errstate(all="ignore"):
+            new = zero - float(rest / value(slope, zero))
+            left = float(value(c, new))
+        if not abs(left) < abs(rest):
+            break
+        zero, rest = new, left
+    return zero
+
+
 def _present(rows: Rows, least: int) -> tuple[bool, ...]:
-    """Which coefficients are not zero in all groups, up to the last such one."""
+    """Which coefficients are not zero in all groups, up to the last such one, or the first."""
     found = [any(column) for column in zip(*rows, strict=True)]
     while len(found) > least and not found[-1]:
         found.pop()
-    return tuple(found)
+    return (*found[:-1], True) if found else ()
 
 
 def _rest(c: Sequence[float], limit: float) -> float:

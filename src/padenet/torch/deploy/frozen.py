@@ -30,7 +30,7 @@ def freeze(
     then know the coefficients and leave out what is zero: ``padenet.torch.deploy.exporting``.
 
     Args:
-        model: Left as it is. The copy keeps its mode, hooks and the names of its state.
+        model: Not changed. The copy keeps its mode, hooks and the names of its state.
         table: For 8-bit deployments each unit becomes a ``Table`` over this interval, or over
             that of its name in a mapping: what its inputs are quantised to.
     """

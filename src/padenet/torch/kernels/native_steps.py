@@ -29,7 +29,7 @@ def can_hold(a: Tensor, b: Tensor) -> bool:
 
 
 class Rows:
-    """Units alike in memory, and what holds their steps: ``padenet.torch.trust.hold``."""
+    """Units with the same layout, and what holds their steps: ``padenet.torch.trust.hold``."""
 
     def __init__(self, memory: trust.Memory):
         addresses, old, least, grid, counts, spec, most = memory

@@ -3,7 +3,7 @@
 groups.py       the parameter groups of a model
 stabilizer.py   what holds the steps of a model's units: checks, reports, its state
 holder.py       the hooks on one optimiser
-bank.py         units alike, whose steps are held together (how far: padenet/torch/trust.py)
+bank.py         units of one kind, whose steps are held together (how far: padenet/torch/trust.py)
 spikes.py       gradients that are suddenly much larger than usual
 """
 

@@ -1,4 +1,4 @@
-"""Units alike, whose steps are held together, and what was done to them."""
+"""Units of one kind, whose steps are held together, and what was done to them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

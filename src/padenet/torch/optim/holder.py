@@ -100,7 +100,7 @@ class Holder:
         return Held(f"gradients of {self.kind}", steps, cut, since or None)
 
     def _arrange(self) -> None:
-        """Units alike into one bank, whose steps are computed together. Again when one changes."""
+        """Put units of one kind into a bank, which computes their steps together."""
         own = [(u._parameters.get("a"), u._parameters.get("b")) for u in self.units.values()]
         starts = [u.init for u in self.units.values()]
         seen = [

@@ -1,7 +1,7 @@
 r"""A gradient far out of line with those before it is shortened: what starts a runaway is stopped.
 
 Near the highest rate that a net trains at, its loss has spikes. With ReLU units die then, and
-training goes on; a unit that has a slope on both sides passes the spike on, and a few steps later
+training continues; a unit that has a slope on both sides passes the spike on, and a few steps later
 all is infinite. So the norm g of all gradients of an optimiser is kept below ``SPIKE`` times its
 running root mean square s:
 

@@ -37,7 +37,7 @@ def stabilize(
     a unit would turn them into infinity where ReLU forgets them.
 
     It works with any optimiser of torch, closures, schedulers and gradient scalers, under DDP and
-    FSDP2, and inside CUDA graphs, and costs a fraction of a millisecond a step. A compiled step
+    FSDP2, and inside CUDA graphs, and costs a fraction of a millisecond per step. A compiled step
     runs it uncompiled, before and after; ``fullgraph=True`` does not allow that.
 
     It is a pair of hooks on ``optimizer.step``. Pickling or copying an optimiser drops its hooks:

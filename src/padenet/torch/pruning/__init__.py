@@ -2,7 +2,7 @@
 
 record.py     what a pruning is: which filters stay, as data that can be saved and applied
 channels.py   what is known of a tensor: which filter each of its channels comes from
-layers.py     what each kind of layer does with channels, and how it is cut
+layers.py     what each kind of layer does with channels, and how it is shortened
 functions.py  what functions and operators between layers do with channels
 flow.py       a model run once, to follow channels from filters to the layers that read them
 choice.py     filters that live and die together, and the weakest of them

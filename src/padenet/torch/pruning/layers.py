@@ -1,4 +1,4 @@
-"""What each kind of layer does with channels, and how it is cut."""
+"""What each kind of layer does with channels, and how it is shortened."""
 
 from collections.abc import Callable
 from typing import Any, Literal

@@ -40,7 +40,7 @@ def prune(
     """A copy of ``model`` without the weakest ``fraction`` percent of filters of each convolution.
 
     The filters are gone, with all that belongs to them: their part of batch normalisation, of
-    units a channel, and the weights that read them. The output is that of ``model`` with each
+    units per channel, and the weights that read them. The output is that of ``model`` with each
     removed channel set to zero after its activation. Make a new optimiser for the copy.
 
     A depthwise convolution shares its mask with the one that feeds it, their scores added up, and
@@ -48,7 +48,7 @@ def prune(
     the filters go too, and zeros take their places: the sum keeps its width.
 
     Args:
-        model: Left as it is. Any forward will do: a copy is run to see what reads what.
+        model: Not changed. Any forward will do: a copy is run to see what reads what.
         fraction: Percent between 0 and 100 of the filters of the whole model: of C filters
             floor(fraction · C / 100) go, but never all, and one at least in some layer. Masks for
             greater fractions contain those for smaller ones.

@@ -31,7 +31,7 @@ class Histogram(NamedTuple):
 
 
 class Counter:
-    """Counts numbers into bins, or sums their weights, one row a group.
+    """Counts numbers into bins, or sums their weights, one row per group.
 
     The rows are kept on the device of the numbers, which is not waited for. A row is
     [below, bins ..., above, nan]; the last bin includes its upper edge.
@@ -73,7 +73,7 @@ class InputHistogram:
         inputs["layer1.act"].counts
 
     Memory is constant: one row of counts a unit, on the device of its inputs, where they are
-    counted too without waiting for the device. Entering again goes on counting.
+    counted too without waiting for the device. Entering again continues the count.
 
     Args:
         model: A model with units, or a unit. Its forward must run as written: compiled models

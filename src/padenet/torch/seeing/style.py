@@ -59,7 +59,7 @@ def wrap(name: str, width: int = 30) -> str:
     return "\n".join(lines)
 
 
-def save(figure: "Figure", path: str | os.PathLike[str]) -> None:
+def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> None:
     """Write the figure in the format that the ending of ``path`` names, without a date: the same
     bytes each time as PNG, PDF or SVG."""
     ending = Path(path).suffix.lstrip(".").lower()

@@ -18,10 +18,10 @@ from html import escape
 from importlib import resources
 
 from padenet.lab.report.cells import Cell
-from padenet.lab.report.formats import to_html
 from padenet.lab.report.names import COLOURS, DARK
 from padenet.lab.report.page.data import page_data
-from padenet.lab.report.table import Table
+from padenet.lab.report.tables.formats import to_html
+from padenet.lab.report.tables.table import Table
 
 SCRIPTS = ("tables", "chart", "save", "legend", "curves", "reading", "units")
 

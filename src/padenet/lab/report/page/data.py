@@ -4,13 +4,12 @@ some, every table as CSV."""
 import math
 from typing import Any
 
-from padenet.lab.records.records import Metrics
-from padenet.lab.records.store import Run
+from padenet.lab.records.run import Metrics, Run
 from padenet.lab.report.cells import Cell, number, rows_of, status
-from padenet.lab.report.formats import to_csv
-from padenet.lab.report.learned import finite_units, shown_scale
+from padenet.lab.report.figures.learned import finite_units, shown_scale
 from padenet.lab.report.names import DASHES, group_of, looks, row_title, title
-from padenet.lab.report.table import Table
+from padenet.lab.report.tables.formats import to_csv
+from padenet.lab.report.tables.table import Table
 
 MEASURES = ("test_accuracy", "train_loss", "test_loss")
 CURVE_POINTS = 400  # of a run, at most
@@ -91,7 +90,7 @@ def _size(run: Run, epochs: int) -> int:
 
 
 def _groups(unit: dict[str, Any]) -> list[list[list[float]]]:
-    """Pairs (a, b), one a group, of at most GROUPS groups spread over all."""
+    """Pairs (a, b), one per group, of at most GROUPS groups spread over all."""
     if not isinstance(unit["a"][0], list):
         return [[unit["a"], unit["b"]]]
     pairs = list(zip(unit["a"], unit["b"], strict=True))

@@ -1,6 +1,6 @@
 """Methods of a module with other calls in them.
 
-The text of a method stays what it is, but for the calls that become those of a unit, so nothing
+The text of a method stays what it is, except for the calls that become those of a unit, so nothing
 that it reads, draws or writes is fixed. The changed methods go into a subclass made for the
 module, which keeps its class, attributes, hooks and keys.
 """

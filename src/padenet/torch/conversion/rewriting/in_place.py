@@ -107,7 +107,7 @@ def gives_back(module: nn.Module, net: Net) -> bool:
 
 
 def names_to_bind(record: Record) -> list[str]:
-    """Names of the tensor that was written into, which the text goes on to read."""
+    """Names of the tensor that was written into, which the text reads later."""
     value, frame = record.value, record.frame
     if not value.inplace:
         return []

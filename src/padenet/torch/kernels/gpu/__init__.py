@@ -169,10 +169,11 @@ def _launch_total(
     ready = plan.ready.get(variant)
     if ready is not None:
         return _run(plan.device, ready, [t.data_ptr() for t in tensors])
-    layout, width = plan.shape[1], plan.numbers[7] * plan.shape[5] * plan.shape[4]
+    shape, layout = plan.shape, plan.shape.LAYOUT
+    width = plan.numbers.width * shape.UNIT * shape.PARTS
     chunks, span, rows, units, columns = 1, 1, 1, 1, 2048 if layout == FLAT else 512
     if layout == LANES:
-        chunks, span = plan.slots // width, plan.numbers[8]
+        chunks, span = plan.slots // width, plan.numbers.span
         columns = power_of_two(span)
         units = max(1, 4 // columns)  # four numbers are the least that memory hands over
         rows = max(1, 8192 // (units * columns))

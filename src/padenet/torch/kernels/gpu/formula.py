@@ -46,22 +46,35 @@ def in_threads(
     a_ptr, b_ptr, unit, a, d, numel, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
     LAYOUT: tl.constexpr, NOISE: tl.constexpr, DEEP: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """a and d with their leading coefficients loaded by each thread for itself.
+    """a and d, those of them loaded by each thread for itself of which that saves a copy.
 
     The compiler keeps what all threads share in registers of its own, of which a multiply-add takes
-    one. The first of Horner's steps has two, and would copy one over for every element.
+    one. The first of Horner's steps has two, and would copy one over for every element; with noise
+    every coefficient is made from two.
     """
-    if LAYOUT == LANES or NOISE > 0 or M == 0 or N == 0:
+    if LAYOUT == LANES or (NOISE == 0 and (M == 0 or N == 0)):
         return a, d
     else:
         CONSTANT: tl.constexpr = FORM // HAS_B0
         lane = tl.arange(0, DEEP)[:, None] + tl.arange(0, WIDE)[None, :]
         zero = tl.where(numel < 0, lane, 0)  # which the compiler cannot know
-        top_a = tl.load(a_ptr + (unit * (M + 1) + M + zero)).to(tl.float32)
-        top_d = tl.load(b_ptr + (unit * (N + CONSTANT) + N + CONSTANT - 1 + zero)).to(tl.float32)
-        if PER_TERM & FORM:
-            top_d = tl.abs(top_d)
-        return pick_set(a, 0, M) + (top_a,), pick_set(d, 0, N) + (top_d,)
+        own_a, own_d = (), ()
+        for j in tl.static_range(M + 1):
+            c = a[j]
+            if NOISE > 0 or j == M:
+                c = tl.load(a_ptr + (unit * (M + 1) + j + zero)).to(tl.float32)
+            own_a = own_a + (c,)
+        for k in tl.static_range(N + 1):
+            c = d[k]
+            if (k > 0 or CONSTANT) and (NOISE > 0 or k == N):
+                c = tl.load(b_ptr + (unit * (N + CONSTANT) + k + CONSTANT - 1 + zero))
+                c = c.to(tl.float32)
+                if PER_TERM & FORM:
+                    c = tl.abs(c)
+                elif k == 0:
+                    c += 0.0  # as in ``coefficients``
+            own_d = own_d + (c,)
+        return own_a, own_d
 
 
 @triton.jit
@@ -163,7 +176,9 @@ def horner(x, c, DEGREE: tl.constexpr, OWN: tl.constexpr):
     if DEGREE == 0:
         return tl.zeros_like(x) + c[0], tl.zeros_like(x)
     else:
-        P, dP = tl.zeros_like(x) + c[DEGREE], tl.zeros_like(x) + DEGREE * c[DEGREE]
+        P, dP = c[DEGREE], DEGREE * c[DEGREE]
+        if P.numel != x.numel:
+            P, dP = tl.zeros_like(x) + P, tl.zeros_like(x) + dP
         for j in tl.static_range(DEGREE - 1, -1, -1):
             if not OWN:
                 dP = P if j == DEGREE - 1 else dP * x + P

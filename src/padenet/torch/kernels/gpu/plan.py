@@ -3,21 +3,49 @@
 import math
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 FLAT, RUNS, LANES = range(3)
-SHAPE = (
-    "NOISE", "LAYOUT", "ROWS", "COLS", "PARTS", "UNIT", "WIDTH", "WHOLE",
-    "FAR_ROWS", "FAR_COLS", "BIG",
-)  # fmt: skip
 _THREADS = 128
 _IN_A_ROW = 512  # elements that a thread sums one after the other, at most
 _BIG = 2**31 - 2**12  # elements from which offsets, up to a tile beyond the last, take 64 bits
 _WIDTH = 2**12  # words from a row to the next, up to which a power of two is compiled in
 _MOST_ABREAST = 2**16 - 1  # programs along the second axis of a grid
 _SMALL = 2**15  # elements that one program sums alone: a second kernel is more to launch
+
+
+class Numbers(NamedTuple):
+    """What a kernel is told when it runs, in the order of its arguments."""
+
+    rows: int
+    steps: int
+    skew: int
+    abreast: int
+    down: int
+    over: int
+    numel: int
+    width: int
+    span: int
+    middle: int
+    minor: int
+
+
+class Shape(NamedTuple):
+    """What a kernel is compiled for, by the names of its arguments."""
+
+    NOISE: int
+    LAYOUT: int
+    ROWS: int
+    COLS: int
+    PARTS: int
+    UNIT: int
+    WIDTH: int
+    WHOLE: bool
+    FAR_ROWS: int
+    FAR_COLS: int
+    BIG: bool
 
 
 @dataclass(eq=False, slots=True)
@@ -31,8 +59,8 @@ class Plan:
     registers: int
     slots: int  # numbers in which one sum of all units is left
     alone: bool  # one program sums all of a unit
-    numbers: tuple[int, ...]  # rows, steps, skew, abreast, down, over, numel, width, span, ..
-    shape: tuple[int, ...]  # what the kernels are compiled for: the names in SHAPE
+    numbers: Numbers
+    shape: Shape
     noise: int | None  # NOISE, or None: not in this order of dims
     batch: int  # tiles that forward loads together
     more: bool  # whether a program of forward has more than these
@@ -94,7 +122,7 @@ def plan_for(
         at_once, batch = max(1, _at_once(registers, device) // units), 1
         abreast = max(1, min(at_once, tiles))
         length = -(-tiles // abreast)
-        steps, early = _waves(length, _IN_A_ROW // (4 * parts), layout)
+        steps, early = _waves(length, _IN_A_ROW // (4 * parts), layout, parts, noise)
         stretches = -(-(length + early) // steps)
         skew = (early << 16) // abreast
     chunks = stretches * abreast
@@ -108,11 +136,11 @@ def plan_for(
         registers,
         chunks * (width * parts if layout == LANES else units),
         alone or (kernel == "backward" and chunks == 1 and layout == RUNS),
-        (
+        Numbers(
             rows, steps, skew, abreast, abreast // across, abreast % across, numel,
             width // unit, span // unit, middle, minor,
         ),
-        (
+        Shape(
             kind or 0, layout, tile_rows, columns, parts, unit, width if fixed else 0, whole,
             max(1, threads // far_columns), far_columns, numel >= _BIG,
         ),
@@ -131,29 +159,31 @@ def _forward_tiles(layout: int, parts: int) -> tuple[int, int]:
     return (2, 2) if parts == 1 and layout == FLAT else (4, 4)
 
 
-def _waves(length: int, most: int, layout: int) -> tuple[int, int]:
+def _waves(length: int, most: int, layout: int, parts: int, noise: bool) -> tuple[int, int]:
     """Tiles of a program where ``length`` of them come to each that runs at once, ``most`` at most;
     and how many fewer the first programs of the first wave have, whose rest falls to the last wave.
 
     Programs that end together leave a multiprocessor without work, from the last load of one to the
     first of the next. So they end one after the other, and what is left then goes wherever there is
-    room first. Short programs are not worth a second wave; nor are those in LANES, which leave sums
-    for every column.
+    room first. Noise is arithmetic alone: there a fifth is left for the second wave, and all of the
+    first end together. Short programs are not worth a second wave.
     """
-    if length <= (most if layout == LANES else most // 2):
+    if length <= most // 2:
         return max(1, length), 0
+    if noise:
+        return min(most, length - length // 5), 0
     steps = min(most, length - length // 25)
-    return steps, steps // 4
+    return steps, steps // (2 if layout == LANES or (layout == FLAT and parts == 1) else 4)
 
 
 def _registers(kernel: str, layout: int, parts: int, whole: bool, noise: bool) -> int:
     """The most that a thread may have, so that enough programs run at once. The first sweep gets by
     with them; that over far elements would take more."""
-    if noise:
-        return 96 if kernel == "forward" else 80 if parts == 2 else 72
     lanes = layout == LANES
+    if noise:
+        return 72 if not lanes else 96 if kernel == "forward" else 80 if parts == 2 else 72
     if kernel == "forward":
-        return 64 if lanes else 40 if parts == 2 else 32
+        return 64 if lanes else 40 if parts == 2 or layout == FLAT else 32
     if parts == 1:
         return {FLAT: 64, RUNS: 72, LANES: 80}[layout]
     return 72 if layout == FLAT else (88 if lanes else 80) - (8 if whole else 0)

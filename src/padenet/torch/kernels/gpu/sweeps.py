@@ -25,7 +25,7 @@ aligned load covers.
 Sums: at most 512 elements one after the other in a thread, then a tree over the threads, and in
 float64 over the programs (``total``). No order depends on timing: the same bits every time.
 
-``a`` holds a_0 .. a_m, ``d`` holds d_0 .. d_n: d_0 is 0 but for "offset", and d_k is |b_k| for
+``a`` holds a_0 .. a_m, ``d`` holds d_0 .. d_n: d_0 is 0 except for "offset", and d_k is |b_k| for
 "abs_terms". Both are tuples of numbers, of rows (LANES) or of tiles (noise).
 
 NVIDIA is 0, or 1, or 2 if the GPU has minima and maxima of magnitudes (``xorsign.abs``).
@@ -94,16 +94,21 @@ def forward(
         rows, steps, skew if NOISE else 0, abreast, down, over, numel, pitch, span * UNIT,
         LAYOUT, ROWS, COLS, PARTS, BIG,
     )  # fmt: skip
-    first, stop = place[6], place[7]
+    first, stop = place.first, place.stop
     x_ptr += base
     y_ptr += base
     four = _fetch_batch(x_ptr, first, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, BATCH)
     a, d = coefficients(a_ptr, b_ptr, unit, pitch, span * UNIT, FORM, M, N, LAYOUT, COLS, PARTS)
+    own_a, own_d = a, d
+    if NOISE > 0:
+        own_a, own_d = in_threads(
+            a_ptr, b_ptr, unit, a, d, numel, FORM, M, N, LAYOUT, NOISE, DEEP, WIDE
+        )
     if seed_ptr is not None:
         seed = tl.load(seed_ptr)
 
     largest = zeros(1 if PACKED else SETS, DEEP, WIDE, tl.int32 if PACKED else tl.float32)
-    noise = base, seed, alpha, middle, minor
+    noise = base, seed, alpha, middle, minor, own_a, own_d
     if MORE:
         for n in range(first, stop, abreast * BATCH):
             held = four
@@ -124,7 +129,7 @@ def forward(
     some_far = exceeds(largest, limit, SETS, PACKED, x_ptr)
     cut, rest = left_over(numel, place, COLS * PARTS, LAYOUT)
     if some_far or cut < stop:
-        end = place[0]
+        end = place.end
         tl.debug_barrier()  # elements written above are written again, by other threads
         far_limit = joined_sets(limit, 1, SETS, COLS)[0]
         far_a = joined_sets(a, M + 1, SETS, COLS)
@@ -137,8 +142,9 @@ def forward(
                 x = tl.load(x_ptr + offset, mine, 0.0)
                 mine &= (tl.abs(widen(x)) > far_limit) | (offset >= end)
                 u, v = noisy(
-                    far_a, far_d, base + offset, seed, alpha, middle, minor, FORM, M, N, NOISE
-                )
+                    far_a, far_d, far_a + far_d, base + offset, seed, alpha, middle, minor,
+                    FORM, M, N, NOISE, NVIDIA,
+                )  # fmt: skip
                 wide = widen(x)
                 y, dx, da, db = evaluate(wide, wide, u, v, q, FORM, M, N)
                 tl.store(y_ptr + offset, narrow(y, y_ptr), mine)
@@ -153,8 +159,8 @@ def _forward_batch(
 ):  # fmt: skip
     """Tile ``n`` and the next BATCH - 1 of this program, and the largest |x| so far."""
     PACKED: tl.constexpr = PARTS == 2 and NVIDIA == 2
-    base, seed, alpha, middle, minor = noise
-    abreast, stop = place[5], place[7]
+    base, seed, alpha, middle, minor, own_a, own_d = noise
+    abreast, stop = place.abreast, place.stop
     row, column = position(n, place, ROWS, COLS, LAYOUT)
     for j in tl.static_range(BATCH):
         out = ()
@@ -164,8 +170,9 @@ def _forward_batch(
             largest = larger(largest, words, x, i, SETS, PACKED, y_ptr)
             u, v = noisy(
                 pick_set(a, i % SETS, M + 1), pick_set(d, i % SETS, N + 1),
+                pick_set(own_a, i % SETS, M + 1) + pick_set(own_d, i % SETS, N + 1),
                 base + offsets_of(row, column, i, place, LAYOUT, ROWS, COLS, PARTS, WHOLE),
-                seed, alpha, middle, minor, FORM, M, N, NOISE,
+                seed, alpha, middle, minor, FORM, M, N, NOISE, NVIDIA,
             )  # fmt: skip
             P, dP, A, dA = polynomials(x, u, v, FORM, M, N, False)
             F = P * reciprocal(denominator(A, q, FORM), NVIDIA)
@@ -184,7 +191,7 @@ def _fetch_batch(
     PARTS: tl.constexpr, WHOLE: tl.constexpr, BATCH: tl.constexpr,
 ):  # fmt: skip
     """The words of tile ``n`` and of the next BATCH - 1 of this program."""
-    abreast, stop = place[5], place[7]
+    abreast, stop = place.abreast, place.stop
     row, column = position(tl.minimum(n, stop), place, ROWS, COLS, LAYOUT)
     held = ()
     for j in tl.static_range(BATCH):
@@ -223,7 +230,7 @@ def backward(
         rows, steps, skew, abreast, down, over, numel, pitch, span * UNIT,
         LAYOUT, ROWS, COLS, PARTS, BIG,
     )  # fmt: skip
-    first, stop = place[6], place[7]
+    first, stop = place.first, place.stop
     x_ptr += base
     dx_ptr += base
     dy_ptr += 0 if ONE_DY else base
@@ -231,7 +238,7 @@ def backward(
     four = fetch(x_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, PARTS, False)
     dfour = fetch(dy_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, DY_PARTS, ONE_DY)
     a, d = coefficients(a_ptr, b_ptr, unit, pitch, span * UNIT, FORM, M, N, LAYOUT, COLS, PARTS)
-    top_a, top_d = in_threads(
+    own_a, own_d = in_threads(
         a_ptr, b_ptr, unit, a, d, numel, FORM, M, N, LAYOUT, NOISE, DEEP, WIDE
     )
     if seed_ptr is not None:
@@ -239,7 +246,7 @@ def backward(
 
     largest = zeros(1 if PACKED else SETS, DEEP, WIDE, tl.int32 if PACKED else tl.float32)
     sums = zeros(SETS * K, DEEP, WIDE, tl.float32)
-    noise = base, seed, alpha, middle, minor
+    noise = base, seed, alpha, middle, minor, own_a, own_d
     n = first
     # WHOLE: first the tiles that lie where they should, which need no mask, then the rest
     for REST in tl.static_range(0 if WHOLE else 1, 2):
@@ -256,8 +263,8 @@ def backward(
                 dy_ptr, row, column, place, LAYOUT, ROWS, COLS, PARTS, WHOLE, DY_PARTS, ONE_DY
             )
             sums, largest = _backward_tile(
-                held, dheld, at, begin, dx_ptr, dy_ptr, place, top_a, top_d, q, noise, sums,
-                largest, FORM, M, N, NOISE, LAYOUT, ROWS, COLS, PARTS, SETS, WHOLE, WHOLE and REST,
+                held, dheld, at, begin, dx_ptr, dy_ptr, place, a, d, q, noise, sums, largest,
+                FORM, M, N, NOISE, LAYOUT, ROWS, COLS, PARTS, SETS, WHOLE, WHOLE and REST,
                 NVIDIA, DY_PARTS, ONE_Q,
             )  # fmt: skip
 
@@ -269,7 +276,7 @@ def backward(
     cut, rest = left_over(numel, place, COLS * PARTS, LAYOUT)
     if some_far or cut < stop:
         tl.debug_barrier()  # elements written above are written again, by other threads
-        end = place[0]
+        end = place.end
         far_limit = joined_sets(limit, 1, SETS, COLS)[0]
         far_a = joined_sets(a, M + 1, SETS, COLS)
         far_d = joined_sets(d, N + 1, SETS, COLS)
@@ -283,8 +290,9 @@ def backward(
                 x = tl.load(x_ptr + offset, mine, 0.0)
                 dy = tl.load(dy_ptr + (0 * offset if ONE_DY else offset), mine, 0.0)
                 u, v = noisy(
-                    far_a, far_d, base + offset, seed, alpha, middle, minor, FORM, M, N, NOISE
-                )
+                    far_a, far_d, far_a + far_d, base + offset, seed, alpha, middle, minor,
+                    FORM, M, N, NOISE, NVIDIA,
+                )  # fmt: skip
                 y, dx, da, db = evaluate(widen(dy), widen(x), u, v, q, FORM, M, N)
                 far_sums = plus(far_sums, da + without_constant(db, FORM, N), K)
                 mine &= (tl.abs(widen(x)) > far_limit) | (offset >= end)
@@ -317,7 +325,7 @@ def _backward_tile(
 ):  # fmt: skip
     """dx of a tile, and the sums and the largest |x| so far. OWN: it may lie farther back."""
     PACKED: tl.constexpr = PARTS == 2 and NVIDIA == 2
-    base, seed, alpha, middle, minor = noise
+    base, seed, alpha, middle, minor, own_a, own_d = noise
     if OWN:
         held = only_own(held, row, column, place, LAYOUT, ROWS, COLS, PARTS)  # no pole of others
         dheld = only_own(dheld, row, column, place, LAYOUT, ROWS, COLS, PARTS)
@@ -329,9 +337,12 @@ def _backward_tile(
         largest = larger(largest, words, x, i, SETS, PACKED, dx_ptr)
         u, v = noisy(
             pick_set(a, i % SETS, M + 1), pick_set(d, i % SETS, N + 1),
+            pick_set(own_a, i % SETS, M + 1) + pick_set(own_d, i % SETS, N + 1),
             base + offsets_of(row, column, i, place, LAYOUT, ROWS, COLS, PARTS, WHOLE),
-            seed, alpha, middle, minor, FORM, M, N, NOISE,
+            seed, alpha, middle, minor, FORM, M, N, NOISE, NVIDIA,
         )  # fmt: skip
+        if NOISE == 0:
+            u, v = pick_set(own_a, i % SETS, M + 1), pick_set(own_d, i % SETS, N + 1)
         P, dP, A, dA = polynomials(x, u, v, FORM, M, N, LAYOUT != LANES and NOISE == 0)
         r = reciprocal(denominator(A, q, FORM), NVIDIA)
         F = P * r

@@ -1,5 +1,7 @@
 """Where a program finds its words, and how a thread gets at them. Layouts: ``sweeps.py``."""
 
+from typing import Any, NamedTuple
+
 import triton
 import triton.language as tl
 
@@ -8,25 +10,30 @@ from padenet.torch.kernels.gpu.words import joined, narrow, packed, split
 FLAT, RUNS, LANES = (tl.constexpr(i) for i in range(3))
 
 
+class Place(NamedTuple):
+    """What the tiles of a program need to know."""
+
+    end: Any  # elements that aligned loads reach (FLAT), or all
+    width: Any  # words from a row to the next
+    rows: Any  # that belong to the unit, as do the columns
+    columns: Any
+    across: Any  # tiles side by side in a unit
+    abreast: Any  # programs that advance side by side
+    first: Any  # the tile of the unit that is its first: then every ``abreast``-th
+    stop: Any  # to here; equal to ``first`` if it has none
+    down: Any  # abreast // across: from one tile to the next
+    over: Any  # abreast % across
+    last: Any  # the row at which its last tile begins, moved back to lie inside; FLAT: the word
+
+
 @triton.jit
 def place_of(
     rows, steps, skew, abreast, down, over, numel, width, span, LAYOUT: tl.constexpr,
     ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr, BIG: tl.constexpr,
 ):  # fmt: skip
     """Where the unit of this program begins, its unit (in LANES its first column), the place of its
-    sums, and what its tiles need to know:
-
-        end             elements that aligned loads reach (FLAT), or all
-        width           words from a row to the next
-        rows, columns   that belong to the unit
-        across          tiles side by side in a unit
-        abreast         programs that advance side by side
-        first, stop     tile ``first`` of the unit is its first, then every ``abreast``-th to stop;
-                        equal if it has none. A stretch ends at programs of a low number earlier,
-                        by ``skew`` / 2^16 tiles a program
-        down, over      that many tiles farther: abreast // across, abreast % across
-        last            the row at which its last tile begins, or RUNS the last of the unit, moved
-                        back if it reaches beyond the end; FLAT: the word, in fours
+    sums, and its ``Place``. A stretch ends at programs of a low number earlier, by ``skew`` / 2^16
+    tiles a program.
 
     Divisions take long, and loads wait for what is computed here: they are left to the host.
     """
@@ -58,7 +65,7 @@ def place_of(
         last = tl.minimum(last * ROWS, rows - ROWS)
     else:
         last = rows - ROWS
-    place = end, width, rows, columns, across, abreast, first, stop, down, over, last
+    place = Place(end, width, rows, columns, across, abreast, first, stop, down, over, last)
     return base, unit, slot, place
 
 
@@ -66,7 +73,7 @@ def place_of(
 def position(n, place, ROWS: tl.constexpr, COLS: tl.constexpr, LAYOUT: tl.constexpr):
     """Row and column of tile ``n`` of the unit."""
     if LAYOUT == RUNS:
-        return n // place[4] * ROWS, n % place[4] * COLS
+        return n // place.across * ROWS, n % place.across * COLS
     else:
         return n * ROWS, 0
 
@@ -78,10 +85,10 @@ def next_tile(
 ):  # fmt: skip
     """The tile after that at row and column; outside the tensor if there are no more. SURE: or just
     anywhere, as where tiles are WHOLE and ``fetch`` stays inside by itself."""
-    rows, across, abreast = place[2], place[4], place[5]
+    rows, across, abreast = place.rows, place.across, place.abreast
     if LAYOUT == RUNS:
-        row += place[8] * ROWS
-        column += place[9] * COLS
+        row += place.down * ROWS
+        column += place.over * COLS
         inside = column < across * COLS
         row = tl.where(inside, row, row + ROWS)
         column = tl.where(inside, column, column - across * COLS)
@@ -98,9 +105,9 @@ def whole_tiles(
 ):
     """How many tiles of the unit do not reach beyond its end."""
     if LAYOUT == FLAT:
-        return (place[0] // (COLS * PARTS)).to(tl.int32)
+        return (place.end // (COLS * PARTS)).to(tl.int32)
     else:
-        return place[2] // ROWS * place[4]
+        return place.rows // ROWS * place.across
 
 
 @triton.jit
@@ -113,7 +120,7 @@ def _words(
     WHOLE: a tile that reaches beyond the end lies farther back instead, over the one before it. So
     no load needs a mask, which would take a comparison and a zero for every word.
     """
-    width, last = place[1], place[10]
+    width, last = place.width, place.last
     i, j = tl.arange(0, PIECE)[:, None], tl.arange(0, COLS)[None, :]
     if not WHOLE:
         start = row * width + column
@@ -131,10 +138,10 @@ def _inside(
 ):  # fmt: skip
     """Which words of a tile are inside the tensor."""
     if LAYOUT == FLAT:
-        return _words(row, column, place, LAYOUT, ROWS, COLS, False) < place[0] // PARTS
+        return _words(row, column, place, LAYOUT, ROWS, COLS, False) < place.end // PARTS
     else:
         i, j = tl.arange(0, ROWS)[:, None], tl.arange(0, COLS)[None, :]
-        return (row + i < place[2]) & (column + j < place[3])
+        return (row + i < place.rows) & (column + j < place.columns)
 
 
 @triton.jit
@@ -151,7 +158,7 @@ def fetch(
     pointer += 0 * word if ONE else word
     four = ()
     for i in tl.static_range(PIECES):
-        at = pointer + (0 if ONE else i * PIECE * place[1])
+        at = pointer + (0 if ONE else i * PIECE * place.width)
         if WHOLE:
             four = four + (tl.load(at),)
         else:
@@ -180,9 +187,9 @@ def put(
     word = _words(row, column, place, LAYOUT, PIECE, COLS, OWN)
     pointer = (ptr if PARTS == 1 else ptr.to(tl.pointer_type(tl.int32))) + word
     for i in tl.static_range(PIECES):
-        below = i * PIECE * place[1]
+        below = i * PIECE * place.width
         if OWN:
-            tl.store(pointer + below, words[i], word + below >= row * place[1])
+            tl.store(pointer + below, words[i], word + below >= row * place.width)
         elif WHOLE:
             tl.store(pointer + below, words[i])
         else:
@@ -199,7 +206,7 @@ def only_own(
     out = ()
     for i in tl.static_range(4):
         word = offsets_of(row, column, i * PARTS, place, LAYOUT, ROWS, COLS, PARTS, True) // PARTS
-        out = out + (tl.where(word >= row * place[1], four[i], 0),)
+        out = out + (tl.where(word >= row * place.width, four[i], 0),)
     return out
 
 
@@ -212,7 +219,7 @@ def offsets_of(
     WORD: tl.constexpr = i // PARTS
     if LAYOUT == LANES:
         word = _words(row, column, place, LAYOUT, ROWS // 4, COLS, WHOLE)
-        word += WORD * (ROWS // 4) * place[1]
+        word += WORD * (ROWS // 4) * place.width
     else:
         words = _words(row, column, place, LAYOUT, ROWS, COLS, WHOLE)
         word = split(words, ROWS, COLS // 4)[WORD]
@@ -223,7 +230,7 @@ def offsets_of(
 def left_over(numel, place, SIZE: tl.constexpr, LAYOUT: tl.constexpr):
     """The tile of this program which aligned loads do not reach the end of, and the number of
     elements up to there; without such a tile ``stop`` and what aligned loads reach."""
-    end, abreast, first, stop = place[0], place[5], place[6], place[7]
+    end, abreast, first, stop = place.end, place.abreast, place.first, place.stop
     cut, rest = stop, end
     if LAYOUT == FLAT:
         if end < numel:  # a division takes as long as some elements
@@ -244,9 +251,9 @@ def piece_of(
     n = piece // (FAR_ROWS * FAR_COLS)
     i = row + n // ACROSS * FAR_ROWS + tl.arange(0, FAR_ROWS)[:, None]
     j = column * PARTS + n % ACROSS * FAR_COLS + tl.arange(0, FAR_COLS)[None, :]
-    offset = i * (place[1] * PARTS) + j
+    offset = i * (place.width * PARTS) + j
     if LAYOUT == FLAT:
         here = offset < rest
     else:
-        here = (i < place[2]) & (j < place[3] * PARTS)
+        here = (i < place.rows) & (j < place.columns * PARTS)
     return offset, here
