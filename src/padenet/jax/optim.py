@@ -110,10 +110,10 @@ def stabilize(
 def _shorten(
     grads: Tree, state: StabilizerState, spike: float | None
 ) -> tuple[Tree, StabilizerState]:
-    """g <- min(g, spike s), with s the running root mean square of g. What is not finite is left."""
+    """g <- min(g, spike s), s the running root mean square of g. What is not finite is left."""
     if spike is None:
         return grads, state
-    size = optax.global_norm(jax.tree.map(lambda g: g.astype(_wide(g)), grads))
+    size = jnp.sqrt(sum(jnp.sum(g.astype(_wide(g)) ** 2) for g in jax.tree.leaves(grads)))
     most = spike * jnp.sqrt(state.square)
     finite = jnp.isfinite(size * size)
     over = (state.seen > 0) & (size > most) & finite
@@ -133,7 +133,7 @@ def _hold(
 ) -> tuple[list[Any], Any]:
     """The steps that a and b take, and whether they were cut."""
     rows = [v.reshape(-1, v.shape[-1]) for v in values]
-    new = [(v + s.astype(v.dtype)).reshape(r.shape) for v, s, r in zip(values, steps, rows)]
+    new = [r + s.astype(r.dtype).reshape(r.shape) for r, s in zip(rows, steps, strict=True)]
     count = rows[0].shape[0]
     floor = jnp.tile(jnp.array(kind.floor, rows[0].dtype), count // len(kind.floor))
     a, b, cut = hold((rows[0], rows[1]), (new[0], new[1]), floor, kind.degrees, kind.spec, most)
@@ -152,7 +152,7 @@ def units_of(model: Tree) -> dict[Path, Kind]:
     """The units of a model of Equinox or Flax, by their paths in it."""
     found: dict[Path, Kind] = {}
     is_unit = lambda v: isinstance(getattr(v, "kind", None), Kind)
-    if hasattr(model, "iter_modules") or "flax" in {c.__module__.split(".")[0] for c in _types(model)}:
+    if any(c.__module__.startswith("flax.") for c in type(model).__mro__):
         from flax import nnx
 
         for path, module in nnx.iter_modules(model):
@@ -165,10 +165,6 @@ def units_of(model: Tree) -> dict[Path, Kind]:
     return found
 
 
-def _types(model: Tree) -> tuple[type, ...]:
-    return type(model).__mro__
-
-
 def _find(units: dict[Path, Kind], params: Tree) -> list[tuple[Kind, int, int]]:
     """Each unit, and where a and b are among the leaves of ``params``."""
     paths = [_names(path) for path, _ in jax.tree_util.tree_flatten_with_path(params)[0]]
@@ -179,7 +175,7 @@ def _find(units: dict[Path, Kind], params: Tree) -> list[tuple[Kind, int, int]]:
             f"the parameters have no coefficients of unit {'.'.join(missing[0])!r}. Give stabilize "
             "the model that is trained, and init and update all of its parameters."
         )
-    return [(kind, places[*path, "a"], places[*path, "b"]) for path, kind in units.items()]
+    return [(kind, places[(*path, "a")], places[(*path, "b")]) for path, kind in units.items()]
 
 
 def _names(path: Any) -> Path:
