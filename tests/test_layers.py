@@ -51,7 +51,20 @@ ROOT = Path(padenet.__file__).parent
 CONTRIBUTING = ROOT.parents[1] / "CONTRIBUTING.md"
 MARKS = "<!-- layers -->\n", "<!-- end of layers -->\n"
 FOREIGN = [
-    *("jax", "keras", "matplotlib", "onnx", "onnxruntime", "PIL", "ray", "rich", "safetensors"),
+    *(
+        "equinox",
+        "flax",
+        "jax",
+        "keras",
+        "matplotlib",
+        "onnx",
+        "onnxruntime",
+        "optax",
+        "PIL",
+        "ray",
+        "rich",
+        "safetensors",
+    ),
     *("scipy", "torchvision", "transformers", "triton"),
 ]
 

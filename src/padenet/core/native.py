@@ -66,6 +66,7 @@ def missing() -> str | None:
 
 
 def status() -> str:
+    """What ``padenet.backends()`` says of it."""
     library, reason = _find()
     if library is None:
         return f"missing: {reason}"
