@@ -17,7 +17,7 @@ import padenet
 LAYERS = [
     ("core", ["lazy", "names", "extras", "files", "forms", "noise", "polynomials", "scaled"]),
     ("core", ["aims", "formula", "native", "targets"]),
-    ("core", ["arrays"]),
+    ("core", ["arrays", "backends"]),
     ("core", ["printing", "starts"]),
     ("core", ["fitting"]),
     ("core", ["facts", "initial"]),

@@ -29,6 +29,13 @@ def missing() -> str | None:
     return None
 
 
+def backends() -> dict[str, str]:
+    """What JAX runs units on."""
+    reason = missing()
+    kernel = f"not by custom call: {reason}" if reason else "C++ by custom call on the CPU"
+    return {"jax": f"{kernel}, else plain JAX, any device"}
+
+
 def refuses(x: Array, a: Array, b: Array) -> str | None:
     """Why the kernel cannot take these arrays, or None."""
     most = native.MAX_DEGREE

@@ -157,7 +157,7 @@ def units_of(model: Tree) -> dict[Path, Kind]:
 
         for path, module in nnx.iter_modules(model):
             if is_unit(module):
-                found[tuple(map(str, path))] = module.kind
+                found[tuple(map(str, path))] = module.kind  # type: ignore[attr-defined]
         return found
     for path, leaf in jax.tree_util.tree_flatten_with_path(model, is_leaf=is_unit)[0]:
         if is_unit(leaf):
@@ -169,13 +169,14 @@ def _find(units: dict[Path, Kind], params: Tree) -> list[tuple[Kind, int, int]]:
     """Each unit, and where a and b are among the leaves of ``params``."""
     paths = [_names(path) for path, _ in jax.tree_util.tree_flatten_with_path(params)[0]]
     places = {path: i for i, path in enumerate(paths)}
-    missing = [path for path in units if (*path, "a") not in places or (*path, "b") not in places]
+    missing = [path for path in units if not places.keys() >= {(*path, "a"), (*path, "b")}]
     if missing:
         raise ValueError(
             f"the parameters have no coefficients of unit {'.'.join(missing[0])!r}. Give stabilize "
             "the model that is trained, and init and update all of its parameters."
         )
-    return [(kind, places[(*path, "a")], places[(*path, "b")]) for path, kind in units.items()]
+    pairs = [[places[own] for own in ((*path, "a"), (*path, "b"))] for path in units]
+    return [(kind, i, j) for kind, (i, j) in zip(units.values(), pairs, strict=True)]
 
 
 def _names(path: Any) -> Path:

@@ -85,23 +85,25 @@ def _compute_backward(*values: Array, spec: Spec, kernel: Any) -> list[Array]:
 
 
 def _compute_change(*values: Array, spec: Spec, kernel: Any) -> list[Array]:
-    *given, key = with_key(values, 6)
+    dx, da, db, x, a, b, key = with_key(values, 6)
     if key is not None:
-        return [formula.change(tuple(given[:3]), *given[3:], key, spec)]
-    return [sharding.change(formula.change, spec, _groups(given[4]))(*given)]
+        return [formula.change((dx, da, db), x, a, b, key, spec)]
+    return [sharding.change(formula.change, spec, _groups(a))(dx, da, db, x, a, b)]
 
 
 def plain_forward(*values: Array, spec: Spec) -> Array:
-    return formula.forward(*with_key(values, 3), spec)
+    x, a, b, key = with_key(values, 3)
+    return formula.forward(x, a, b, key, spec)
 
 
 def plain_change(*values: Array, spec: Spec) -> Array:
-    *given, key = with_key(values, 6)
-    return formula.change(tuple(given[:3]), *given[3:], key, spec)
+    dx, da, db, x, a, b, key = with_key(values, 6)
+    return formula.change((dx, da, db), x, a, b, key, spec)
 
 
 def plain_backward(*values: Array, spec: Spec) -> tuple[Array, ...]:
-    return formula.backward(*with_key(values, 4), spec)
+    dy, x, a, b, key = with_key(values, 4)
+    return formula.backward(dy, x, a, b, key, spec)
 
 
 def with_key(values: Sequence[Array], count: int) -> list[Array]:

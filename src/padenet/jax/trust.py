@@ -27,10 +27,10 @@ CUTS = 8  # tries to find t; a step for which that is not enough is not taken
 class Grid(NamedTuple):
     """Powers of the points for P and for A, (terms, points) each, and the weights."""
 
-    a: np.ndarray
-    b: np.ndarray
-    weight: np.ndarray
-    inside: np.ndarray
+    a: Array
+    b: Array
+    weight: Array
+    inside: Array
 
 
 @cache
