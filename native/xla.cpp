@@ -74,12 +74,14 @@ int64_t threads_of(const xla::Frame& f) {
   return count > 0 ? count : 1;
 }
 
+int32_t minor_version = 0;  // of the FFI that calls; what is used here is in all of them
+
 bool answers_about_itself(const xla::Frame& f) {
   for (xla::Extension* e = f.extensions; e; e = e->next) {
     if (e->type != xla::METADATA) continue;
     xla::Metadata& m = *reinterpret_cast<xla::MetadataExtension*>(e)->metadata;
     m.version.major = 0;
-    m.version.minor = f.api ? f.api->version.minor : 0;  // what is used here is in all of them
+    m.version.minor = minor_version;  // older ones take their own alone
     m.traits = 0;
     return true;
   }
@@ -128,5 +130,6 @@ xla::Error* call(const xla::Frame& f, bool backward) {
 }  // namespace
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
+EXPORT void padenet_xla_version(int32_t minor) { minor_version = minor; }
 EXPORT xla::Error* padenet_xla_forward(const xla::Frame* f) { return call(*f, false); }
 EXPORT xla::Error* padenet_xla_backward(const xla::Frame* f) { return call(*f, true); }

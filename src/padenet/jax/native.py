@@ -1,8 +1,10 @@
 """The C++ kernel as custom calls of XLA on the CPU (``native/xla.cpp``): no copy, no callback."""
 
+import re
 import struct
 import warnings
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,12 +23,26 @@ def missing() -> str | None:
     if reason := native.missing():
         return reason
     try:
+        native.address("padenet_xla_version")(_minor_version())
         for name in TARGETS:
             call = jax.ffi.pycapsule(native.address(name))
             jax.ffi.register_ffi_target(name, call, platform="cpu")
     except Exception as error:  # whatever an older or newer jaxlib does not take
         return f"this jaxlib does not take the custom call ({error})"
     return None
+
+
+def _minor_version() -> int:
+    """Of this jaxlib's FFI, which its headers name. JAX checks it when its CPU starts, too late."""
+    header = Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h"
+    text = header.read_text(encoding="utf-8")
+    major, minor = (
+        int(re.findall(rf"#define XLA_FFI_API_{part} (\d+)", text)[0])
+        for part in ("MAJOR", "MINOR")
+    )
+    if major:
+        raise ValueError(f"its FFI has version {major}.{minor}, padenet knows 0")
+    return minor
 
 
 def backends() -> dict[str, str]:
