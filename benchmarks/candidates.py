@@ -11,7 +11,7 @@ from torch import Tensor
 from padenet import PAU, RPAU
 from padenet.core import native
 from padenet.core.forms import FORMS, Spec
-from padenet.core.starts import find_start
+from padenet.core.starting.starts import find_start
 from padenet.torch import functional, reference
 from padenet.torch.kernels import plain
 from padenet.torch.noise import draw_key

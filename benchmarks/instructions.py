@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 import triton
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "shared"))
 from compile_gpu import build
 
 from padenet.core.forms import FORMS

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +66,7 @@ def test_javascript_of_the_page(request):
     found = pairs(page)
     assert {case.spec.form for case, _ in found} == set(FORMS)
     work = [
-        [case.spec.form, a.tolist(), b.tolist(), case.x[here].tolist()]
+        [asdict(case.spec.flags), a.tolist(), b.tolist(), case.x[here].tolist()]
         for case, _ in found
         for here, a, b in case.units()
     ]

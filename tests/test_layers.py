@@ -15,10 +15,10 @@ import pytest
 import padenet
 
 LAYERS = [
-    ("core", ["lazy", "names", "extras", "files", "forms", "noise", "polynomials", "scaled"]),
-    ("core", ["aims", "formula", "native", "targets"]),
+    ("core", ["forms", "noise", "polynomials", "scaled", "support"]),
+    ("core", ["formula", "native"]),
     ("core", ["arrays", "backends"]),
-    ("core", ["printing", "starts"]),
+    ("core", ["printing", "starting"]),
     ("core", ["fitting"]),
     ("core", ["facts", "initial"]),
     ("numpy", [""]),

@@ -70,6 +70,17 @@ def test_any_memory_and_any_number(way):
     assert pn.rational(np.zeros((0, 3)), one.a, one.b).shape == (0, 3)
 
 
+def test_any_byte_order(way):
+    x, a, b = problem("safe", 1, np.float64)
+    turned = [v.astype(">f8") for v in (x, a, b)]
+    assert np.array_equal(pn.rational(*turned), pn.rational(x, a, b))
+    dy = np.ones_like(x)
+    for got, want in zip(
+        pn.rational_vjp(dy.astype(">f8"), *turned), pn.rational_vjp(dy, x, a, b), strict=True
+    ):
+        assert np.array_equal(got, want)
+
+
 def test_right_at_the_largest_x(way):
     start = padenet.core.STARTS["relu"]
     x = np.array([1e300, -1e300, np.inf, 3e-310])
@@ -89,6 +100,7 @@ def test_high_degrees_take_the_formula():
     ("change", "message"),
     [
         ({"x": np.ones(3, complex)}, "x has dtype complex128, padenet takes float32"),
+        ({"a": np.ones(6, complex)}, "a has dtype complex128"),
         ({"form": "sfae"}, "unknown form 'sfae'"),
         ({"a": np.ones((2, 6)), "b": np.ones((2, 4))}, "groups=2 does not divide the 3 channels"),
         ({"a": np.ones((2, 6))}, "coefficients must be a: "),

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 
-from padenet.core.extras import require
-from padenet.core.files import replacing
+from padenet.core.support.extras import require
+from padenet.core.support.files import replacing
 from padenet.lab.records.packing import read_sources
 from padenet.lab.records.run import Run
-from padenet.lab.sweep.recipes.frontier import ACTIVATIONS, ALPHAS, RATES
+from padenet.lab.sweep.recipes.frontier import ALPHAS, RATES, REPLACED
 
 LEARNS = 55.0  # percent: half way from a guess to all right
 LOST = 5.0  # points below the activation's worst seed
@@ -100,7 +100,7 @@ def read_cells(runs: list[Run], unit: str = "pau", alpha: float | None = None) -
     for optimizer, nets in RATES.items():
         for net, rates in nets.items():
             for rate in rates:
-                for activation in ACTIVATIONS:
+                for activation in REPLACED:
                     where = f"{optimizer}_{rate:g}"
                     own = found.get((net, activation, where), {})
                     other = found.get((net, unit, f"{activation}{noise}_{where}"), {})
@@ -209,8 +209,8 @@ def draw(cells: list[Cell], path: Path) -> None:
     image = None
     for ax, (optimizer, nets) in zip(axes, RATES.items(), strict=True):
         columns = [(net, rate) for net, rates in nets.items() for rate in rates]
-        values = [[math.nan] * len(columns) for _ in ACTIVATIONS]
-        for i, activation in enumerate(ACTIVATIONS):
+        values = [[math.nan] * len(columns) for _ in REPLACED]
+        for i, activation in enumerate(REPLACED):
             for j, (net, rate) in enumerate(columns):
                 key = (optimizer, net, rate, activation)
                 c = next(
@@ -231,7 +231,7 @@ def draw(cells: list[Cell], path: Path) -> None:
                 ax.text(j, i, text, ha="center", va="center", fontsize=8, color=color)
         image = ax.imshow(values, cmap="PuOr", norm=scale, aspect="auto")
         ax.set_facecolor("#e4e4e4")
-        ax.set_yticks(range(len(ACTIVATIONS)), [NAMES[a] for a in ACTIVATIONS], fontsize=9)
+        ax.set_yticks(range(len(REPLACED)), [NAMES[a] for a in REPLACED], fontsize=9)
         ax.set_xticks(range(len(columns)), [f"{rate:g}" for _, rate in columns], fontsize=8)
         for k, net in enumerate(nets):
             first = k * 3

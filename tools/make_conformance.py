@@ -1,10 +1,10 @@
 """Write conformance/cases.json: problems, their exact answers, and how far off each may be.
 
 The problems are those of conformance/problems.py. The answers are computed with 60 digits and the
-error bounds derived as tests/exact.py says; the noise comes from tests/philox.py. What the file
-means: conformance/README.md.
+error bounds derived as tests/shared/exact.py says; the noise comes from tests/shared/philox.py.
+What the file means: conformance/README.md.
 
-Run: python tools/make_conformance.py           (half a minute; needs gmpy2)
+Run: python tools/make_conformance.py           (some seconds; needs gmpy2)
 """
 
 import json
@@ -20,7 +20,7 @@ import torch
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "conformance" / "cases.json"
-sys.path += [str(ROOT / "tests"), str(OUT.parent)]
+sys.path += [str(ROOT / "tests" / "shared"), str(OUT.parent)]
 
 from exact import Exact  # noqa: E402
 from philox import noises  # noqa: E402

@@ -1,7 +1,7 @@
-"""Make every stored start and write src/padenet/core/starts.json.
+"""Make every stored start and write src/padenet/core/starting/starts.json.
 
 A start is what `padenet.fit` finds for a known function f, with degrees (5, 4), form `safe` and
-[-3, 3], for each aim of `padenet.core.aims`. Three kinds are made here instead:
+[-3, 3], for each aim of `padenet.core.starting.aims`. Three kinds are made here instead:
 
 - `identity`, which is exact with any Q;
 - `near` of elu, gelu and hardswish, whose best fits on [-3, 3] are worthless just outside: for
@@ -25,15 +25,15 @@ from typing import Any
 
 import numpy as np
 
-from padenet.core.aims import AIMS, Aim
 from padenet.core.fitting import Fit, fit, search
 from padenet.core.fitting.samples import sample
-from padenet.core.starts import STARTS, STARTS_BY_AIM, Start
-from padenet.core.targets import TARGETS
+from padenet.core.starting.aims import AIMS, Aim
+from padenet.core.starting.starts import STARTS, STARTS_BY_AIM, Start
+from padenet.core.starting.targets import TARGETS
 from padenet.lab.records.packed import read_runs
 
-OUT = Path(__file__).parent.parent / "src" / "padenet" / "core" / "starts.json"
-RUNS = OUT.parents[3] / "results" / "starts" / "runs.jsonl.gz"
+OUT = Path(__file__).parent.parent / "src" / "padenet" / "core" / "starting" / "starts.json"
+RUNS = OUT.parents[4] / "results" / "starts" / "runs.jsonl.gz"
 TRAINED = 90.0  # percent of the test images
 M, N = 5, 4
 INTERVAL = (-3.0, 3.0)

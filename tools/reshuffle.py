@@ -35,7 +35,7 @@ from padenet import make_activation, param_groups, stabilize
 from padenet.lab.data import Dataset, load
 from padenet.lab.nets.blocks import named
 from padenet.lab.run.machine import describe_machine
-from padenet.lab.sweep.recipes.frontier import ACTIVATIONS, DECAY
+from padenet.lab.sweep.recipes.frontier import DECAY, REPLACED
 
 EPOCHS = {"shuffled": 20, "renamed": 5}
 
@@ -43,7 +43,7 @@ EPOCHS = {"shuffled": 20, "renamed": 5}
 def make_net(activation: str, unit: bool, inputs: int, classes: int, width: int) -> nn.Sequential:
     def act() -> nn.Module:
         if unit:
-            return make_activation("pau", init=ACTIVATIONS[activation])
+            return make_activation("pau", init=REPLACED[activation])
         return make_activation(activation)
 
     return named(

@@ -6,7 +6,7 @@ what is PyTorch's asks for PyTorch. ``__init__.pyi`` lists where each comes from
 
 from importlib.metadata import PackageNotFoundError, version
 
-from padenet.core.lazy import attach
+from padenet.core.support.lazy import attach
 
 __getattr__, __dir__, __all__ = attach(__name__)
 

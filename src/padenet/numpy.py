@@ -41,7 +41,7 @@ def rational(
     x, a, b, spec = _check(x, a, b, Spec(form, q, channel_dim))
     if _refuses(a, b):
         with np.errstate(all="ignore"):
-            return np.asarray(_unit(x, a, b, spec).F()).astype(x.dtype)
+            return np.asarray(_unit(x, a, b, spec).F(), dtype=x.dtype)
     y = np.empty_like(x)
     _run("padenet_forward", x, y, a, b, spec)
     return y
@@ -59,7 +59,7 @@ def rational_vjp(
 ) -> tuple[Array, Array, Array]:
     """The gradients of ``(dy * rational(x, a, b)).sum()`` with respect to x, a and b."""
     x, a, b, spec = _check(x, a, b, Spec(form, q, channel_dim))
-    dy = np.ascontiguousarray(dy, dtype=x.dtype).reshape(np.shape(dy))
+    dy = np.ascontiguousarray(_native("dy", dy), dtype=x.dtype).reshape(np.shape(dy))
     if dy.shape != x.shape:
         raise ValueError(
             f"dy has shape {dy.shape} and x {x.shape}. Give dy for every element: "
@@ -69,8 +69,8 @@ def rational_vjp(
         wide = dy.astype(_wide(x))
         with np.errstate(all="ignore"):
             dx, da, db = _unit(x, a, b, spec).gradients(wide)
-        db = np.zeros_like(b) if db is None else db.astype(b.dtype)
-        return dx.astype(x.dtype), da.astype(a.dtype), db
+            db = np.zeros_like(b) if db is None else np.asarray(db, dtype=b.dtype)
+            return np.asarray(dx, dtype=x.dtype), np.asarray(da, dtype=a.dtype), db
     dx, da, db = (np.empty_like(v) for v in (x, a, b))
     _run("padenet_backward", x, dx, a, b, spec, (dy, da, db))
     return dx, da, db
@@ -78,10 +78,10 @@ def rational_vjp(
 
 def _check(x: Any, a: Any, b: Any, spec: Spec) -> tuple[Array, Array, Array, Spec]:
     check_spec(spec)
-    x = np.asarray(x)
+    x = _native("x", x)
     if x.dtype.kind in "iub":
         x = x.astype(float)
-    a, b = (np.asarray(c) for c in (a, b))
+    a, b = _native("a", a), _native("b", b)
     a, b = (c if c.dtype.name in native.DTYPES else c.astype(float) for c in (a, b))
     if b.dtype != a.dtype:
         b = b.astype(a.dtype)
@@ -105,6 +105,15 @@ def _check(x: Any, a: Any, b: Any, spec: Spec) -> tuple[Array, Array, Array, Spe
             )
     x, a, b = (np.ascontiguousarray(v).reshape(v.shape) for v in (x, a, b))
     return x, a, b, spec._replace(q=float(spec.q))
+
+
+def _native(name: str, values: Any) -> Array:
+    """An array in the byte order of this machine."""
+    values = np.asarray(values)
+    if values.dtype.kind == "c":
+        known = ", ".join(native.DTYPES)
+        raise TypeError(f"{name} has dtype {values.dtype}, padenet takes {known}. Try {name}.real.")
+    return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
 
 
 def _refuses(a: Array, b: Array) -> bool:

@@ -12,7 +12,7 @@ from torch import nn
 
 import padenet
 from padenet.cli import COMMANDS, main
-from padenet.core.starts import STARTS
+from padenet.core.starting.starts import STARTS
 
 pytestmark = [
     pytest.mark.no_poison,

@@ -13,8 +13,8 @@ from commands import fails, run
 
 import padenet
 from padenet.cli import main
-from padenet.core.starts import STARTS
-from padenet.core.targets import TARGETS
+from padenet.core.starting.starts import STARTS
+from padenet.core.starting.targets import TARGETS
 
 pytestmark = [
     pytest.mark.no_poison,

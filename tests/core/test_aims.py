@@ -13,9 +13,9 @@ from torch import nn
 
 import padenet
 from padenet import PAU, RPAU, fit
-from padenet.core.aims import AIMS, reach
-from padenet.core.starts import STARTS, find_start
-from padenet.core.targets import TARGETS
+from padenet.core.starting.aims import AIMS, reach
+from padenet.core.starting.starts import STARTS, find_start
+from padenet.core.starting.targets import TARGETS
 
 pytest.importorskip("scipy", reason="fitting needs scipy")
 pytestmark = pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch")

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import padenet
-from padenet.core.starts import STARTS, STARTS_BY_AIM, find_start
-from padenet.core.targets import TARGETS
+from padenet.core.starting.starts import STARTS, STARTS_BY_AIM, find_start
+from padenet.core.starting.targets import TARGETS
 
 pytestmark = pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch")
 

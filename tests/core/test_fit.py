@@ -16,8 +16,8 @@ from torch import nn
 
 import padenet
 from padenet import PAU, fit
-from padenet.core.starts import STARTS, find_start
-from padenet.core.targets import TARGETS
+from padenet.core.starting.starts import STARTS, find_start
+from padenet.core.starting.targets import TARGETS
 
 pytest.importorskip("scipy", reason="fitting needs scipy")
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from conftest import running_on
+from backends import running_on
 
 import padenet
 from padenet.core.arrays import evaluate

@@ -9,7 +9,7 @@ from torch import nn
 
 import padenet
 from padenet import PAU, gain
-from padenet.core.starts import STARTS, STARTS_BY_AIM, find_start
+from padenet.core.starting.starts import STARTS, STARTS_BY_AIM, find_start
 
 pytest.importorskip("scipy", reason="fitting needs scipy")
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from padenet import pade
-from padenet.core.starts import STARTS
+from padenet.core.starting.starts import STARTS
 
 pytest.importorskip("scipy", reason="fitting needs scipy")
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from padenet import PAU, RPAU
-from padenet.core.starts import STARTS
+from padenet.core.starting.starts import STARTS
 
 COMPILER = shutil.which(os.environ.get("CC", "cc")) or shutil.which("g++")
 

@@ -8,8 +8,15 @@ import torch
 import torch.nn.functional as F
 
 import padenet
-from padenet.core.aims import AIMS
-from padenet.core.starts import ALIASES, STARTS, STARTS_BY_AIM, Start, find_start, read_pair
+from padenet.core.starting.aims import AIMS
+from padenet.core.starting.starts import (
+    ALIASES,
+    STARTS,
+    STARTS_BY_AIM,
+    Start,
+    find_start,
+    read_pair,
+)
 
 EPS = torch.finfo(torch.float64).eps
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from conftest import running_on
+from backends import running_on
 from exact import exact
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st

@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from conftest import PLAIN, running_on
+from backends import PLAIN, running_on
 from exact import Exact, Near, assert_near, excess
 
 from padenet import rational

@@ -11,7 +11,7 @@ from formula import Case, assert_near, formula, problem
 from torch import nn
 
 import padenet
-from padenet.core.starts import STARTS
+from padenet.core.starting.starts import STARTS
 
 pytestmark = pytest.mark.filterwarnings("ignore:padenet runs on plain PyTorch")
 UNITS = pytest.mark.parametrize("unit", [padenet.PAU, padenet.RPAU])

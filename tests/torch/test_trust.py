@@ -11,7 +11,7 @@ from tools import ROOT
 
 import padenet
 from padenet.core.forms import FORMS
-from padenet.core.starts import find_start
+from padenet.core.starting.starts import find_start
 from padenet.torch import trust
 from padenet.torch.optim.bank import Bank
 

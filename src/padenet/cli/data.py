@@ -76,7 +76,7 @@ def look(name: str, spec: "DatasetSpec", home: Path) -> tuple[str, str]:
     try:
         return "present", str(spec.find(home))
     except FileNotFoundError as error:
-        return "absent", str(error).removeprefix(f"{name}: ")
+        return "absent", str(error).removeprefix(f"{name}: ").partition(". ")[0]
 
 
 @contextmanager

@@ -19,6 +19,8 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from padenet.core import FORMS
+
 if TYPE_CHECKING:
     from padenet import Fit
     from padenet.core import Start
@@ -35,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--degrees", nargs=2, type=int, metavar=("M", "N"), help="of P and Q; default: 5 4")
     add("--aim", help="wide, near or steady; default: wide, near with --interval, max or --table")
     add("--norm", choices=("rms", "max"), help="rms (default), least squares, or max, minimax")
-    add("--form", help="of the denominator: safe (default), abs_terms, free or offset")
+    add("--form", help=f"of the denominator: {', '.join(FORMS)}; default: safe")
     add("--q", type=float, help="constant of the denominator, in [1e-6, 1]; default: 1")
     add("--interval", nargs=2, type=float, metavar=("LOW", "HIGH"), help="default: -3 3")
     add("--style", default="text", choices=STYLES, help="how to write the result")

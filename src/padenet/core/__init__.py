@@ -3,6 +3,6 @@
 ``__init__.pyi`` lists what other parts of padenet use of it.
 """
 
-from padenet.core.lazy import attach
+from padenet.core.support.lazy import attach
 
 __getattr__, __dir__, __all__ = attach(__name__)

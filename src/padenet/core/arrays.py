@@ -14,10 +14,14 @@ NUMPY = Arrays(np, np.moveaxis, lambda v: np.asarray(v, float), lambda v: v, lam
 def floats(values: Any) -> Array:
     """A copy in float64 of an array, a number, a sequence, or a tensor on any device."""
     if hasattr(values, "detach"):
-        values = values.detach().cpu().double().numpy()
+        values = values.detach().cpu()
+        values = (values if values.is_complex() else values.double()).numpy()
     elif isinstance(values, list | tuple):
         values = [floats(v) if hasattr(v, "detach") else v for v in values]
-    return np.array(values, dtype=float, order="C")
+    array = np.asarray(values)
+    if array.dtype.kind == "c":
+        raise TypeError(f"numbers are {array.dtype}. Units take real ones only.")
+    return np.array(array, dtype=float, order="C")
 
 
 def evaluate(x: Any, a: Any, b: Any, spec: Spec) -> Array:

@@ -34,8 +34,8 @@ from padenet.core.polynomials import (
     vanishes,
     zeros,
 )
-from padenet.core.starts import find_start, read_pair
-from padenet.core.targets import TARGETS
+from padenet.core.starting.starts import find_start, read_pair
+from padenet.core.starting.targets import TARGETS
 
 GRID = 6000  # points for the distance to an activation
 REACH = 15.0  # a pole closer to 0 than this makes the gain meaningless

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from numbers import Real
+from numbers import Integral, Real
 from typing import NamedTuple
+
+from padenet.core.support.names import unknown
 
 SMALLEST_Q = 1e-6  # with less, F / Q could overflow where the gradient does not
 
@@ -79,11 +81,11 @@ def check_spec(spec: Spec) -> None:
     """Raise an error that names what is wrong, its value and the fix."""
     form, q, channel_dim, alpha = spec
     if not isinstance(form, str) or form not in FORMS:
-        raise ValueError(f"unknown form {form!r}. Known: {', '.join(FORMS)}.")
+        raise unknown("form", form, FORMS)
     for name, value in (("q", q), ("alpha", alpha)):
         if not isinstance(value, Real):
             raise TypeError(f"{name}={value!r} must be a number, e.g. {name}=0.1.")
-    if not isinstance(channel_dim, int):
+    if not isinstance(channel_dim, Integral):
         raise TypeError(f"channel_dim={channel_dim!r} must be an int: a dim of x, e.g. 1 or -1.")
     if not SMALLEST_Q <= q <= 1:
         raise ValueError(f"q={q} must be in [{SMALLEST_Q:g}, 1]. q=1 is the paper's.")

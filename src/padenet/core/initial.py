@@ -6,8 +6,8 @@ import numpy as np
 
 from padenet.core.fitting import Fit, fit_function
 from padenet.core.forms import Spec, check_shapes
-from padenet.core.starts import find_start, read_pair
-from padenet.core.targets import TARGETS
+from padenet.core.starting.starts import find_start, read_pair
+from padenet.core.starting.targets import TARGETS
 
 
 def starting_coefficients(

@@ -3,6 +3,6 @@
 ``__init__.pyi`` lists the names; they are loaded when they are used.
 """
 
-from padenet.core.lazy import attach
+from padenet.core.support.lazy import attach
 
 __getattr__, __dir__, __all__ = attach(__name__)

@@ -23,7 +23,7 @@ class PAU(eqx.Module):
     ``eqx.nn.MLP`` copies it, one unit per layer and neuron.
 
     Args:
-        init: Start of every unit: a name from ``padenet.core.starts.STARTS``, a pair (a, b), a
+        init: Start of every unit: a name from ``padenet.core.STARTS``, a pair (a, b), a
             ``padenet.fit``, or a function, which is fitted over [-3, 3].
         aim: Of a name or function: "wide", good up to ±10; "near", best on [-3, 3]; "steady",
             which trains best.

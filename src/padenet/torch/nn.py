@@ -13,7 +13,7 @@ from padenet.core import initial
 from padenet.core import printing as formula
 from padenet.core.fitting import Fit, check_degrees, fit_function
 from padenet.core.forms import Spec, check_spec
-from padenet.core.starts import DEFAULT_AIM, STARTS, find_start
+from padenet.core.starting.starts import DEFAULT_AIM, STARTS, find_start
 from padenet.torch.functional import DTYPES, apply, rational
 from padenet.torch.noise import draw_key
 from padenet.torch.saving import state
@@ -34,8 +34,8 @@ class PAU(nn.Module):
     One unit per neuron of ``(N, C, H, W)`` is ``groups=C*H*W`` on ``x.flatten(1)``.
 
     Args:
-        init: Start of every unit: a name from ``padenet.core.starts.STARTS``, a pair (a, b), a
-            ``Fit``, or a function or module, which is fitted over [-3, 3].
+        init: Start of every unit: a name from ``padenet.core.STARTS``, a pair (a, b), a ``Fit``,
+            or a function or module, which is fitted over [-3, 3].
         aim: Of a name or function: "wide", good up to ±10; "near", best on [-3, 3]; "steady",
             which trains best (``padenet.core.fitting``). By default what suits a name, "wide" for a
             function.

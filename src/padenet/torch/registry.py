@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from padenet.core.names import unknown
+from padenet.core.support.names import unknown
 from padenet.torch.baselines import APL, SLAF, Maxout, Mixture, SReLU
 from padenet.torch.nn import PAU, RPAU
 

@@ -10,7 +10,7 @@ from runs import entries, lost, make_run, seeds, table2
 from padenet.cli import main
 from padenet.lab.records.packed import pack
 from padenet.lab.records.run import Run
-from padenet.lab.report import write_report
+from padenet.lab.report import tables, write_report
 from padenet.lab.report.cells import collect
 from padenet.lab.report.facts import facts
 from padenet.lab.report.figures.curves import curve, mean_curve, plot_curves
@@ -21,6 +21,7 @@ from padenet.lab.report.tables.lost import lost_tables
 from padenet.lab.report.tables.paper import paper_cell
 from padenet.lab.report.tables.results import mark_best, results_tables
 from padenet.lab.report.tables.settings import settings_table
+from padenet.lab.report.tables.table import Column, Entry, Table
 
 
 @pytest.mark.parametrize(
@@ -207,6 +208,20 @@ def test_whole_report(tmp_path):
     assert f"{wide}rpau.png)" in text and text.count("10 times") == 2
     assert (out / "figures/curves-mnist-vgg.png").read_bytes()[:4] == b"\x89PNG"
     assert (out / "figures/units-mnist-vgg-rpau.pdf").read_bytes()[:4] == b"%PDF"
+
+
+def test_a_table_is_one_entry_of_a_list(tmp_path, monkeypatch):
+    def counted(cells):
+        row = [Entry(str(len(cells)), len(cells))]
+        return [Table("cells", "Cells", "How many.", [Column("cells")], [row], [{"cells": 1}])]
+
+    monkeypatch.setattr(tables, "AFTER_FIGURES", [*tables.AFTER_FIGURES, counted])
+    pack([make_run(epochs=1, seed=s) for s in range(2)], tmp_path / "runs.jsonl.gz")
+    write_report(tmp_path / "runs.jsonl.gz", tmp_path / "report")
+    assert (tmp_path / "report/tables/cells.csv").read_text() == "cells\n1\n"
+    assert "## Cells\n\nHow many." in (tmp_path / "report/report.md").read_text(encoding="utf-8")
+    page = (tmp_path / "report/report.html").read_text(encoding="utf-8")
+    assert '<a href="#section-cells">Cells</a>' in page
 
 
 NOTHING = {"status": "failed", "reason": "a|b", "epochs": 0, "seconds": 0}

@@ -6,7 +6,8 @@ import torch
 from pages import chart_of, part, press
 from runs import PAPER
 
-from padenet.lab.report.names import COLOURS, DARK, UNITS, group_of, learns, looks
+from padenet.lab.records.config import UNITS
+from padenet.lab.report.names import COLOURS, DARK, group_of, learns, looks
 from padenet.torch.registry import ACTIVATIONS
 
 LMS = [[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566]]

@@ -1,11 +1,14 @@
 """``report.html`` in a real browser: it loads without errors, its tables sort, its units move."""
 
+from dataclasses import asdict
+
 import pytest
 import torch
 from pages import TITLE, column, downloads_of, find, page_of, tables_of
 from runs import make_run, page_runs
 
 from padenet import RPAU, rational
+from padenet.core import FORMS
 from padenet.lab.report.tables.formats import to_csv
 
 
@@ -208,12 +211,12 @@ def test_functions_in_the_page_are_those_of_the_package(page):
     a, b = [0.1, 0.9, -0.3, 0.2, 0.05, 0.01], [0.4, -0.8, 0.1, 0.02]
     x = [-3.0, -1.1, -0.2, 0.0, 0.7, 2.5]
     call = "return arguments[3].map(x => rational(arguments[0], arguments[1], arguments[2], x))"
-    for form in ("safe", "abs_terms", "free", "offset"):
-        found = page.execute_script(call, form, a, b, x)
+    for form, flags in FORMS.items():
+        found = page.execute_script(call, asdict(flags), a, b, x)
         tensors = [torch.tensor(v, dtype=torch.float64) for v in (x, a, b)]
         assert found == pytest.approx(rational(*tensors, form=form).tolist(), rel=1e-12)
-    call = "return arguments[2].map(x => spread('safe', arguments[0], arguments[1], x, 0.01))"
-    found = page.execute_script(call, a, b, x)
+    call = "return arguments[3].map(x => spread(arguments[0], arguments[1], arguments[2], x, 0.01))"
+    found = page.execute_script(call, asdict(FORMS["safe"]), a, b, x)
     unit = RPAU((a, b), alpha=0.01, dtype=torch.float64)
     torch.manual_seed(0)
     draws = unit(torch.tensor(x, dtype=torch.float64).expand(20_000, -1).contiguous())

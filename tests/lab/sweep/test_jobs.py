@@ -19,7 +19,7 @@ from padenet.lab.run.run import train
 from padenet.lab.sweep.jobs import attempt, in_processes, record_death, run_all, taken_up
 from padenet.lab.sweep.turns import in_turns
 
-HERE = ROOT / "tests"
+HERE = ROOT / "tests" / "shared"
 CPU = Execution(device="cpu")
 needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 

@@ -26,7 +26,7 @@ from torch import fx, nn
 
 import padenet
 from padenet import convert, param_groups
-from padenet.core.starts import STARTS
+from padenet.core.starting.starts import STARTS
 
 pytestmark = QUIET
 

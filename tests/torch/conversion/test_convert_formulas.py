@@ -9,7 +9,7 @@ from networks import QUIET, Calls, units_of
 from torch import nn
 
 from padenet import convert
-from padenet.core.starts import STARTS
+from padenet.core.starting.starts import STARTS
 
 pytestmark = QUIET
 

@@ -15,8 +15,8 @@ from torch import nn
 
 import padenet
 from padenet import convert
-from padenet.core.aims import AIMS
-from padenet.core.starts import STARTS, STARTS_BY_AIM, find_start
+from padenet.core.starting.aims import AIMS
+from padenet.core.starting.starts import STARTS, STARTS_BY_AIM, find_start
 
 pytestmark = QUIET
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import padenet
-from padenet.core.starts import STARTS
+from padenet.core.starting.starts import STARTS
 
 transformers = pytest.importorskip("transformers")
 

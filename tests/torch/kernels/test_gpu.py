@@ -8,7 +8,7 @@ word, tails, far elements, noise.
 import numpy as np
 import pytest
 import torch
-from conftest import OnGPU, running_on
+from backends import OnGPU, running_on
 from exact import Exact, assert_near, exact
 from interpreter import repeat_less
 

@@ -165,7 +165,7 @@ def test_no_grid_is_too_large(kernel, shape, monkeypatch):
 
 def test_compiles_for_nvidia_and_amd(tmp_path):
     """Without a GPU too: the interpreter accepts what the compiler does not."""
-    script = ROOT / "tests" / "compile_gpu.py"
+    script = ROOT / "tests" / "shared" / "compile_gpu.py"
     env = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     env["TRITON_CACHE_DIR"] = str(tmp_path)
     env["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)

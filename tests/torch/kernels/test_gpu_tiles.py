@@ -7,7 +7,7 @@ Triton's interpreter says which addresses are read and written.
 import numpy as np
 import pytest
 import torch
-from conftest import OnGPU
+from backends import OnGPU
 from exact import assert_near, exact
 from hypothesis import given, settings
 from hypothesis import strategies as st

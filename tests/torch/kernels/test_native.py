@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from conftest import running_on
+from backends import running_on
 
 import padenet
 from padenet import PAU, rational

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import padenet
-from padenet.core.starts import STARTS
+from padenet.core.starting.starts import STARTS
 
 pytestmark = [
     pytest.mark.no_poison,

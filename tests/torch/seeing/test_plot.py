@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import padenet
-from padenet.core.starts import STARTS
+from padenet.core.starting.starts import STARTS
 from padenet.torch.seeing.fits import plot_fit, plot_starts
 from padenet.torch.seeing.style import save_figure
 

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from padenet.core.aims import WEIGHTED, Aim, find_aim
 from padenet.core.arrays import evaluate, floats
 from padenet.core.fitting.samples import Array, Data, Function, sample, tabulate, weigh
 from padenet.core.fitting.search import OPTIMA_REFINED, Problem, candidates, strays
 from padenet.core.fitting.series import pade
 from padenet.core.forms import FORMS, Spec, check_spec
-from padenet.core.names import unknown
-from padenet.core.starts import find_start
-from padenet.core.targets import TARGETS
+from padenet.core.starting.aims import WEIGHTED, Aim, find_aim
+from padenet.core.starting.starts import find_start
+from padenet.core.starting.targets import TARGETS
+from padenet.core.support.names import unknown
 
 __all__ = ["TARGETS", "Fit", "fit", "fit_function", "gain", "pade"]
 
@@ -78,7 +78,7 @@ def fit(
         norm: "rms", least squares, or "max", the smallest maximum.
         aim: "wide", close on the interval and not far off up to 10/3 of its reach; "near", as
             close as possible on the interval; "steady", close on the interval with b_n >= 0.3,
-            which trains best (``padenet.core.aims``). By default "wide" for a function without an
+            which trains best (``core.starting.aims``). By default "wide" for a function without an
             ``interval``, else "near", the only one for ``norm="max"``.
         weights: A histogram, the pair (edges, weights) with one edge more than weights: how much
             each bin counts. It replaces ``interval`` and ``aim``.

@@ -1,7 +1,7 @@
 """Print the errors of the best fits of known functions: python -m padenet.core.fitting"""
 
 from padenet.core.fitting import fit
-from padenet.core.targets import TARGETS
+from padenet.core.starting.targets import TARGETS
 
 
 def main() -> None:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from padenet.core.aims import reach
 from padenet.core.arrays import floats
+from padenet.core.starting.aims import reach
 
 Array = np.ndarray
 Function = Callable[[Any], Any]
@@ -164,6 +164,8 @@ def tabulate(f: Any, interval: tuple[float, float] | None, need: int) -> Data:
 def call(f: Function, x: Array, where: str = INSIDE) -> Array:
     """f at x: of an array if it takes one, else of a tensor."""
     failures = []
+    if isinstance(f, type):
+        raise TypeError(f"f is the class {f.__name__}. Pass an instance: {f.__name__}().")
     for argument, of in _calls(f, x):
         try:
             y = floats(of(argument))

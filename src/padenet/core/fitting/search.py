@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from padenet.core.extras import require
 from padenet.core.forms import FORMS, Form
+from padenet.core.support.extras import require
 
 Array = np.ndarray
 STARTS_TRIED = 10  # for every free coefficient

@@ -86,9 +86,7 @@ class Config:
         AIMS,
         only=OF_UNITS,
     )
-    form: str = option(
-        "safe", "of pau and rpau: safe, abs_terms, free, offset", FORMS, only=OF_UNITS
-    )
+    form: str = option("safe", f"of pau and rpau: {', '.join(FORMS)}", FORMS, only=OF_UNITS)
     alpha: float = option(
         0.01,
         "half width of the noise of rpau",

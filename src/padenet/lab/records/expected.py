@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
+from padenet.core import FORMS
 from padenet.lab.records.config import Config
 from padenet.lab.records.run import Metrics
 
@@ -91,7 +92,7 @@ def expect_run(config: Config, metrics: list[Metrics], result: dict[str, Any] | 
         if shape != shapes[0][1]:
             first = shapes[0][0]
             raise ValueError(f"the units of epoch {epoch} are others than those of epoch {first}")
-    least = 1 if config.form == "offset" else 0
+    least = int(FORMS[config.form].constant)
     for _, shape in shapes[:1]:
         for name, (a, b) in shape.items():
             if a[-1] < 1 or b[-1] < least:

@@ -5,6 +5,7 @@ from functools import cache
 
 from padenet import make_activation
 from padenet.lab.data import DATASETS
+from padenet.lab.records.config import UNITS
 from padenet.torch import ACTIVATIONS
 
 NETS = {
@@ -36,8 +37,7 @@ BASELINES = {
     "apl": "APL",
     "srelu": "SReLU",
 }
-UNITS = {"pau": "PAU", "rpau": "RPAU"}
-TITLES = {**NETS, **BASELINES, **UNITS}
+TITLES = {**NETS, **BASELINES, "pau": "PAU", "rpau": "RPAU"}
 MEASURES = {"test_accuracy": "test accuracy", "test_top5": "top-5 test accuracy"}
 
 # PAU's, RPAU's, then shared ones. Each has 3 : 1 or more against its ground, and any two are .13
@@ -56,8 +56,13 @@ GROUPS = {
 }
 
 
+def dataset_title(name: str) -> str:
+    return DATASETS[name].title if name in DATASETS else name
+
+
 def title(name: str) -> str:
-    return DATASETS[name].title if name in DATASETS else TITLES.get(name, name)
+    """Of a net or an activation."""
+    return TITLES.get(name, name)
 
 
 def row_title(activation: str, label: str) -> str:
@@ -100,9 +105,7 @@ def looks(rows: list[tuple[str, str]]) -> dict[tuple[str, str], tuple[int, int]]
     shared = [(c, d) for c in range(len(UNITS), len(COLOURS)) for d in range(len(DASHES))]
     found: dict[tuple[str, str], tuple[int, int]] = {}
     for row in rows:
-        own = (
-            [(list(UNITS).index(row[0]), d) for d in range(len(DASHES))] if row[0] in UNITS else []
-        )
+        own = [(UNITS.index(row[0]), d) for d in range(len(DASHES))] if row[0] in UNITS else []
         taken = Counter(found.values())
         free = [look for look in own if not taken[look]] or shared
         uses = Counter(colour for colour, _ in found.values())

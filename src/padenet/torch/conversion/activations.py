@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from padenet.core.starts import STARTS, find_start
+from padenet.core.starting.starts import STARTS, find_start
 from padenet.torch.functional import rational
 
 GRID = 6000

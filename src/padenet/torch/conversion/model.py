@@ -12,13 +12,13 @@ from torch import fx, nn
 from padenet.torch.conversion.activations import HOOKS, Activation, Beginning, find_beginning
 from padenet.torch.conversion.calibration import Seen
 from padenet.torch.conversion.calibration import calibrate as fit_to_inputs
+from padenet.torch.conversion.meaning.tokens import DIVIDED, told_of_groups
 from padenet.torch.conversion.places import Choices, Place, choose
 from padenet.torch.conversion.report import Left, Replaced, Report, judge
 from padenet.torch.conversion.rewriting.forward import Change, rewrite, set_methods
 from padenet.torch.conversion.rewriting.graphs import rewire
 from padenet.torch.conversion.rewriting.sites import Site
 from padenet.torch.conversion.survey import Survey
-from padenet.torch.conversion.tokens import DIVIDED, told_of_groups
 from padenet.torch.nn import PAU
 
 KEY_HOOKS = (

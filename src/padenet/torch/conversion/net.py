@@ -6,14 +6,14 @@ from typing import Any
 from torch import fx, nn
 
 from padenet.torch.conversion.activations import Activation, read_module
-from padenet.torch.conversion.formulas import formula_of, identify, inside
+from padenet.torch.conversion.meaning.formulas import formula_of, identify, inside
+from padenet.torch.conversion.meaning.roles import Net
 from padenet.torch.conversion.reading.calls import defaults_of
 from padenet.torch.conversion.reading.flow import Flow
 from padenet.torch.conversion.reading.operations import WRAPPERS, is_torch
 from padenet.torch.conversion.reading.source import can_decorate, read
 from padenet.torch.conversion.reading.stored import reached_by
 from padenet.torch.conversion.reading.values import Frame, Value
-from padenet.torch.conversion.roles import Net
 
 
 def _inside_out(root: nn.Module) -> list[nn.Module]:

@@ -13,7 +13,9 @@ from padenet.torch.conversion.activations import (
     WITHOUT_START,
     Activation,
 )
-from padenet.torch.conversion.mentions import hooks_of, mentioned_in
+from padenet.torch.conversion.meaning.mentions import hooks_of, mentioned_in
+from padenet.torch.conversion.meaning.roles import OUTRIGHT, UNKNOWN, is_quantised, why_left
+from padenet.torch.conversion.meaning.tokens import LAYERS
 from padenet.torch.conversion.net import Forwards
 from padenet.torch.conversion.places import Place
 from padenet.torch.conversion.reading.objects import HOLDERS
@@ -21,8 +23,6 @@ from padenet.torch.conversion.reading.stored import SEARCHES
 from padenet.torch.conversion.report import Left
 from padenet.torch.conversion.rewriting.in_place import is_lost, names_to_bind
 from padenet.torch.conversion.rewriting.sites import Site, find
-from padenet.torch.conversion.roles import OUTRIGHT, UNKNOWN, is_quantised, why_left
-from padenet.torch.conversion.tokens import LAYERS
 from padenet.torch.nn import PAU
 
 FUNCTION_TYPES = (FunctionType, BuiltinFunctionType)

@@ -300,7 +300,7 @@ def _spread(c: Tensor, x: Tensor, spec: Spec) -> Sequence[Tensor]:
     each = c.t().unsqueeze(-1).expand(-1, -1, channels // groups).reshape(-1, channels)
     if len(rows := each.unbind()) > 1:
         each = torch.stack(rows)  # which Inductor writes out, or it reads with a stride
-    return each.reshape(-1, channels, *[1] * (x.ndim - dim - 1)).unbind()
+    return each.reshape(len(rows), channels, *[1] * (x.ndim - dim - 1)).unbind()
 
 
 def _horner(

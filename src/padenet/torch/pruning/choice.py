@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from padenet.core.names import unknown
+from padenet.core.support.names import unknown
 from padenet.torch.pruning.channels import STAYS, Lanes, Stays
 from padenet.torch.pruning.flow import Flow
 from padenet.torch.pruning.record import Kept, percent

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from padenet.core.files import replacing
+from padenet.core.support.files import replacing
 
 
 class Kept(NamedTuple):

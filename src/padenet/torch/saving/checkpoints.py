@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from padenet.core.extras import require
+from padenet.core.support.extras import require
 
 FOLDER = (
     "model.safetensors",

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from padenet.core.aims import find_aim
 from padenet.core.forms import FORMS
-from padenet.core.starts import STARTS, STARTS_BY_AIM, Start
+from padenet.core.starting.aims import find_aim
+from padenet.core.starting.starts import STARTS, STARTS_BY_AIM, Start
 from padenet.torch.deploy.exporting import count_operations
 from padenet.torch.nn import PAU
 from padenet.torch.saving import state

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from padenet.core.aims import AIMS, reach
 from padenet.core.arrays import evaluate
 from padenet.core.fitting import Fit
 from padenet.core.fitting.samples import call, check_interval
 from padenet.core.forms import Spec
-from padenet.core.targets import TARGETS
+from padenet.core.starting.aims import AIMS, reach
+from padenet.core.starting.targets import TARGETS
 from padenet.torch.seeing.finding import stored_starts
 from padenet.torch.seeing.style import BLACK, BLUE, GREY, ORANGE, PALE, new_figure, new_grid, tidy
 

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from padenet.core.extras import require
-from padenet.core.files import replacing
 from padenet.core.fitting.samples import check_interval
 from padenet.core.forms import FORMS
+from padenet.core.support.extras import require
+from padenet.core.support.files import replacing
 from padenet.torch.nn import PAU, RPAU
 from padenet.torch.seeing.drawing import POINTS, add_legend, find_height, plot, values
 from padenet.torch.seeing.finding import Units, find_units

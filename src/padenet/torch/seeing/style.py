@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from padenet.core.extras import require
-from padenet.core.files import replacing
+from padenet.core.support.extras import require
+from padenet.core.support.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

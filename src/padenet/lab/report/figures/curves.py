@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from padenet.lab.records.config import UNITS
 from padenet.lab.records.run import Run
 from padenet.lab.report.cells import Cell, number, rows_of, status
 from padenet.lab.report.figures.picture import Picture, file_name
-from padenet.lab.report.names import COLOURS, DASHES, UNITS, looks, title
+from padenet.lab.report.names import COLOURS, DASHES, dataset_title, looks, title
 from padenet.torch import GREY, new_figure, tidy
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def curve_pictures(cells: list[Cell]) -> Iterator[Picture]:
     for dataset, net in dict.fromkeys(c.key[:2] for c in cells):
         members = [c for c in cells if c.key[:2] == (dataset, net)]
         if any(run.metrics for c in members for run in c.runs):
-            caption = f"{title(dataset)}, {title(net)}"
+            caption = f"{dataset_title(dataset)}, {title(net)}"
             name = file_name("curves", dataset, net)
             yield Picture("Learning curves", caption, name, plot_curves(members, look))
 

@@ -7,10 +7,11 @@ import numpy as np
 import torch
 
 from padenet import PAU, RPAU, plot
+from padenet.core import FORMS
 from padenet.lab.records.run import Run
 from padenet.lab.report.cells import Cell, status
 from padenet.lab.report.figures.picture import Picture, file_name
-from padenet.lab.report.names import COLOURS, title
+from padenet.lab.report.names import COLOURS, dataset_title, title
 from padenet.lab.report.pruned import fraction_of
 from padenet.torch import band_scale, new_grid, tidy, wrap
 
@@ -40,7 +41,7 @@ def unit_pictures(cells: list[Cell]) -> Iterator[Picture]:
 
 def _describe(cell: Cell, run: Run) -> str:
     key = cell.key
-    parts = [title(key.dataset), title(key.net), key.row, f"seed {run.config.seed}"]
+    parts = [dataset_title(key.dataset), title(key.net), key.row, f"seed {run.config.seed}"]
     shown, layers = len(shown_layers(run)), len(run.metrics[0].get("units", {}))
     parts += [status(run)] if status(run) != "done" else []
     parts += [f"{shown} of {layers} layers"] if shown < layers else []
@@ -92,7 +93,7 @@ def _unit(run: Run, first: dict[str, Any], last: dict[str, Any]) -> PAU:
     form = run.config.form
     options: Any = {
         "form": form,
-        "degrees": (now[0].shape[-1] - 1, now[1].shape[-1] - (form == "offset")),
+        "degrees": FORMS[form].degrees(now[0].shape[-1], now[1].shape[-1]),
         "groups": len(now[0]) if now[0].ndim == 2 else 1,
         "dtype": torch.float64,
     }
@@ -115,7 +116,7 @@ def plot_coefficients(run: Run) -> "Figure | None":
     for name, ax in zip(names, panels, strict=True):
         for key, style in (("a", "-"), ("b", (0, (4, 1.5)))):
             ways = np.array([_means(m["units"][name][key]) for m in usable]).clip(-LARGE, LARGE)
-            first = 0 if key == "a" or run.config.form == "offset" else 1
+            first = 0 if key == "a" or FORMS[run.config.form].constant else 1
             for k, way in enumerate(ways.T):
                 colour = COLOURS[(k + first) % len(COLOURS)]
                 label = f"${key}_{k + first}$"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from padenet.lab.report.cells import Cell
 from padenet.lab.report.figures.picture import Picture
-from padenet.lab.report.names import COLOURS, DASHES, looks, row_title, title
+from padenet.lab.report.names import COLOURS, DASHES, dataset_title, looks, row_title, title
 from padenet.lab.report.pruned import PrunedCell, pruned_cells
 from padenet.torch import new_figure, tidy
 
@@ -49,7 +49,7 @@ def plot_pruning(curves: list[list[PrunedCell]]) -> "Figure":
                     label=row_title(key.activation, key.label),
                 )
         low, high = _limits([p for c in curves if c[0].key[:2] == panel for p in c])
-        tidy(ax, f"{title(panel[0])}, {title(panel[1])}", ylim=(low, high))
+        tidy(ax, f"{dataset_title(panel[0])}, {title(panel[1])}", ylim=(low, high))
         ax.set_xticks(sorted({p.fraction for c in curves if c[0].key[:2] == panel for p in c}))
         ax.grid(axis="y", color="#e8e8e8", linewidth=0.6)
         ax.set_xlabel("filters removed (%)", fontsize=8)

@@ -4,10 +4,11 @@ some, every table as CSV."""
 import math
 from typing import Any
 
+from padenet.core import FORMS
 from padenet.lab.records.run import Metrics, Run
 from padenet.lab.report.cells import Cell, number, rows_of, status
 from padenet.lab.report.figures.learned import finite_units, shown_scale
-from padenet.lab.report.names import DASHES, group_of, looks, row_title, title
+from padenet.lab.report.names import DASHES, dataset_title, group_of, looks, row_title, title
 from padenet.lab.report.tables.formats import to_csv
 from padenet.lab.report.tables.table import Table
 
@@ -22,7 +23,7 @@ def page_data(cells: list[Cell], tables: list[Table]) -> dict[str, Any]:
     curves = [
         {
             "place": f"{c.key.dataset} {c.key.net}",
-            "dataset": title(c.key.dataset),
+            "dataset": dataset_title(c.key.dataset),
             "net": title(c.key.net),
             "row": c.key.row,
             "seeds": [_curves(run) for run in c.runs if run.metrics],
@@ -108,11 +109,12 @@ def _units(cell: Cell, run: Run, epochs: int) -> dict[str, Any]:
         one = len(short_sets[0]) == 1
         layers.append({"name": name, "epochs": [s[0] if one else s for s in short_sets]})
     key = cell.key
-    parts = [title(key.dataset), title(key.net), key.row, f"seed {run.config.seed}"]
-    kind = status(run)
+    parts = [dataset_title(key.dataset), title(key.net), key.row, f"seed {run.config.seed}"]
+    kind, form = status(run), FORMS[run.config.form]
     return {
         "name": " · ".join(parts) + ("" if kind == "done" else f" ({kind})"),
-        "form": run.config.form,
+        "form": {flag: getattr(form, flag) for flag in ("per_term", "around", "constant")},
+        "has_poles": form.has_poles,
         "alpha": run.config.alpha if key.activation == "rpau" else 0,
         "scale": shown_scale(run),  # of the band
         "epochs": [m["epoch"] for m in kept],

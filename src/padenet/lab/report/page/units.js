@@ -2,15 +2,15 @@
 
 const POINTS = 161;
 
-// Q(x) and the sum A(x) inside it; b[0] is b_1, except in "offset", where it is b_0.
-function denominator(form, b, x) {
-  const constant = form === "offset" ? 0 : 1;
-  let A = 0, power = constant ? x : 1;
+// Q(x) and the sum A(x) inside it. A form is its flags, those of core/forms.py: the absolute value
+// of every term, that of the sum, and a constant: b[0] is then b_0, else b_1.
+function denominator({per_term, around, constant}, b, x) {
+  let A = 0, power = constant ? 1 : x;
   for (const c of b) {
-    A += form === "abs_terms" ? Math.abs(c * power) : c * power;
+    A += per_term ? Math.abs(c * power) : c * power;
     power *= x;
   }
-  return [form === "free" || form === "abs_terms" ? 1 + A : 1 + Math.abs(A), A];
+  return [1 + (around ? Math.abs(A) : A), A];
 }
 
 function numerator(a, x) {
@@ -28,8 +28,8 @@ function spread(form, a, b, x, alpha) {
   const [Q, A] = denominator(form, b, x), P = numerator(a, x);
   let sum = 0, power = 1;
   for (const c of a) { sum += (c * power / Q) ** 2; power *= x; }
-  power = form === "offset" ? 1 : x;
-  const slope = form === "abs_terms" || form === "free" ? 1 : Math.sign(A);
+  power = form.constant ? 1 : x;
+  const slope = form.around ? Math.sign(A) : 1;
   for (const c of b) { sum += (c * power * slope * P / Q ** 2) ** 2; power *= x; }
   return alpha * Math.sqrt(sum / 3);
 }
@@ -56,7 +56,7 @@ function reachOfValues(run, layer, xs) {
     })));
   const finite = all.flat().filter(Number.isFinite).sort((p, q) => p - q);
   if (!finite.length) return [-1, 1];
-  const ends = run.form === "free" ? [] : [...all[0], ...all.at(-1)].filter(Number.isFinite);
+  const ends = run.has_poles ? [] : [...all[0], ...all.at(-1)].filter(Number.isFinite);
   const low = Math.min(quantile(finite, 0.01), ...ends), high = Math.max(quantile(finite, 0.99), ...ends);
   const room = Math.max(high - low, 0.1);
   return [low - 0.04 * room, high + 0.04 * room];

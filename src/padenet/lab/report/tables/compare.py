@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from padenet.core import require
+from padenet.lab.records.config import UNITS
 from padenet.lab.report.cells import Cell, Key, Summary
-from padenet.lab.report.names import UNITS
 from padenet.lab.report.tables.table import DIGITS
 
 CONFIDENCE = 0.95

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from padenet.lab.report.cells import Cell, Key
-from padenet.lab.report.names import BASELINES, title
+from padenet.lab.report.names import BASELINES, dataset_title, title
 from padenet.lab.report.tables.compare import (
     CONFIDENCE,
     SIGNIFICANT,
@@ -120,7 +120,7 @@ def _difference_row(d: Difference) -> list[Entry]:
 
 
 def _names(unit: Key, baseline: Key) -> tuple[str, ...]:
-    return title(unit.dataset), title(unit.net), unit.row, baseline.row
+    return dataset_title(unit.dataset), title(unit.net), unit.row, baseline.row
 
 
 def _difference_record(d: Difference) -> dict[str, Any]:

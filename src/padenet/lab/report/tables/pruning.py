@@ -3,7 +3,7 @@
 from typing import Any
 
 from padenet.lab.report.cells import Cell
-from padenet.lab.report.names import row_title, title
+from padenet.lab.report.names import dataset_title, row_title, title
 from padenet.lab.report.pruned import PrunedCell, pruned_cells
 from padenet.lab.report.tables.table import (
     Column,
@@ -33,7 +33,7 @@ def pruning_table(curves: list[list[PrunedCell]]) -> Table:
             key, faster = point.key, record["speedup"]
             rows.append(
                 [
-                    *map(Entry, (title(key.dataset), title(key.net))),
+                    *map(Entry, (dataset_title(key.dataset), title(key.net))),
                     Entry(row_title(key.activation, key.label)),
                     Entry(f"{point.fraction:g}", point.fraction),
                     Entry(spread(point.mean, point.std), point.mean, note=_note(point)),

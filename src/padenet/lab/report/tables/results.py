@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from padenet.lab.report.cells import Cell, Summary, rows_of, shared
-from padenet.lab.report.names import MEASURES, row_title, title
+from padenet.lab.report.names import MEASURES, dataset_title, row_title, title
 from padenet.lab.report.tables.paper import PaperCell, paper_cell
 from padenet.lab.report.tables.table import (
     BEST,
@@ -47,7 +47,7 @@ def results_table(dataset: str, cells: list[Cell], measure: str = "test_accuracy
             line += added
         for line, paper in zip(lines, theirs if any(theirs) else [], strict=False):
             line += _paper_entries(paper)
-    heading = f"{title(dataset)}: {MEASURES[measure]}"
+    heading = f"{dataset_title(dataset)}: {MEASURES[measure]}"
     return Table(
         name=f"results-{dataset}" + ("" if measure == "test_accuracy" else "-top5"),
         title=heading,

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from padenet.lab.report.cells import Cell, Key
-from padenet.lab.report.names import title
+from padenet.lab.report.names import dataset_title, title
 from padenet.lab.report.tables.table import Entry, Table, text_columns
 
 IDENTITY = ("dataset", "net", "activation", "seed", "label")
@@ -24,7 +24,7 @@ def settings_table(cells: list[Cell]) -> Table:
         line = [_common(name, {k: s for k, s in settings.items() if k[:2] == p}) for p in places]
         if any(entry != Entry("–") for entry in line):
             rows.append([Entry(name), *line])
-    columns = text_columns("setting", *(f"{title(d)}, {title(n)}" for d, n in places))
+    columns = text_columns("setting", *(f"{dataset_title(d)}, {title(n)}" for d, n in places))
     caption = "The settings of the runs, as in their configs; “–” is off."
     records = [{**key._asdict(), **s, "seed": ""} for key, s in settings.items()]
     return Table("settings", "Settings", caption, columns, rows, records)

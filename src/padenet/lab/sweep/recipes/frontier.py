@@ -10,7 +10,7 @@ from padenet.core import AIMS, STARTS
 from padenet.lab.records.config import Config, OptimizerName
 from padenet.torch import MOST
 
-ACTIVATIONS = {  # and the starts that replace them
+REPLACED = {  # and the starts that replace them
     "relu": "relu",
     "gelu": "gelu",
     "swish": "swish",
@@ -68,7 +68,7 @@ def frontier() -> list[Config]:
         for optimizer, nets in RATES.items()
         for net, rates in nets.items()
         for rate in rates
-        for activation in ACTIVATIONS
+        for activation in REPLACED
         for run in cell(net, optimizer, rate, activation, seed)
     ]
 
@@ -93,7 +93,7 @@ def cell(
     unit = replace(
         own,
         activation="pau",
-        start=ACTIVATIONS[activation],
+        start=REPLACED[activation],
         stabilize=MOST,
         label=f"{activation}_{where}",
     )

@@ -18,7 +18,7 @@ from padenet.torch.conversion.activations import (
     has_plain_call,
     read_module,
 )
-from padenet.torch.conversion.mentions import is_autograd
+from padenet.torch.conversion.meaning.mentions import is_autograd
 from padenet.torch.conversion.reading import operations as known
 from padenet.torch.conversion.reading.objects import HOLDERS, Chain
 from padenet.torch.conversion.reading.source import Source, can_decorate, read

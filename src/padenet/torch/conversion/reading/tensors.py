@@ -5,9 +5,9 @@ from typing import Any
 import torch
 
 from padenet.torch.conversion.activations import METHODS, Activation, Unknown, read_call
+from padenet.torch.conversion.meaning.unfollowed import Unfollowed
 from padenet.torch.conversion.reading import operations as known
 from padenet.torch.conversion.reading.values import Value, has_data
-from padenet.torch.conversion.unfollowed import Unfollowed
 
 
 class Tensors(Unfollowed):

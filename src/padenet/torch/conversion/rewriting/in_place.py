@@ -3,10 +3,10 @@
 from torch import nn
 
 from padenet.torch.conversion.activations import Activation
-from padenet.torch.conversion.formulas import inside
+from padenet.torch.conversion.meaning.formulas import inside
+from padenet.torch.conversion.meaning.roles import Net
 from padenet.torch.conversion.reading.operations import ALIASES
 from padenet.torch.conversion.reading.values import Record, Value
-from padenet.torch.conversion.roles import Net
 
 
 def is_lost(value: Value, net: Net) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from padenet.torch.conversion.activations import Activation
-from padenet.torch.conversion.formulas import identify, inside, is_part
+from padenet.torch.conversion.meaning.formulas import identify, inside, is_part
 from padenet.torch.conversion.net import Forwards
 from padenet.torch.conversion.reading.source import walk
 from padenet.torch.conversion.reading.values import Frame, Record, Slot, Value

@@ -26,7 +26,8 @@ class _Names:
     def __call__(self, name: str) -> Any:
         package = self.package
         if name not in self.places:
-            if not name.startswith("_") and find_spec(f"{package}.{name}"):
+            public = name.isidentifier() and not name.startswith("_")
+            if public and find_spec(f"{package}.{name}"):
                 return import_module(f"{package}.{name}")
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, attribute = self.places[name]

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from padenet.core.starts import find_start
+from padenet.core.starting.starts import find_start
 from padenet.lab.records.config import Config
 from padenet.lab.records.run import Run
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import padenet
 from padenet import Fit, fit
 from padenet.core.fitting.samples import call
-from padenet.core.targets import TARGETS
+from padenet.core.starting.targets import TARGETS
 
 
 @functools.cache

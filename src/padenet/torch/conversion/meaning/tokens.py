@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from torch import nn
 
+from padenet.torch.conversion.meaning.roles import Net
 from padenet.torch.conversion.places import Place
 from padenet.torch.conversion.reading.values import Value, has_data
-from padenet.torch.conversion.roles import Net
 
 LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 LAST = (nn.Linear, nn.LayerNorm, nn.Bilinear, *LAYERS)

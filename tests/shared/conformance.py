@@ -9,7 +9,7 @@ import numpy as np
 
 from padenet.core.forms import Spec
 
-FILE = Path(__file__).parent.parent / "conformance" / "cases.json"
+FILE = Path(__file__).parents[2] / "conformance" / "cases.json"
 NAMES = ("y", "dx", "da", "db")
 
 

@@ -21,6 +21,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 # As WebDriver writes them.
 KEYS = {"End": "\ue010", "Home": "\ue011", "ArrowLeft": "\ue012", "ArrowUp": "\ue013"}
 KEYS |= {"ArrowRight": "\ue014", "ArrowDown": "\ue015", "Escape": "\ue00c"}
+LENET = "Fashion-MNIST · LeNet"  # a chart
 TITLE = 'A "title" with </script><b>tags</b>'
 
 
@@ -85,7 +86,7 @@ def choose(page, select, value):
     page.find_element("css selector", f"#{select} option[value='{value}']").click()
 
 
-def chart_of(page, title="Fashion-MNIST · LeNet"):
+def chart_of(page, title=LENET):
     """The figure as it is now: zooming makes a new chart in it."""
     return next(f for f in find(page, "figure.chart") if title in f.text)
 
@@ -133,3 +134,19 @@ def downloads_of(page, folder):
         return folder / name
 
     return wait
+
+
+def focus(page, title=LENET):
+    svg = part(chart_of(page, title), ":scope > svg")
+    page.execute_script("arguments[0].focus()", svg)
+    return svg
+
+
+def ticks(page, title=LENET):
+    """The numbers of the x axis and of the y axis."""
+    texts = chart_of(page, title).find_elements("css selector", ":scope > svg > text")
+    found: dict[str, list[float]] = {"end": [], "middle": []}
+    for text in texts:
+        if text.text != "epoch":
+            found[text.get_attribute("text-anchor")].append(float(text.text.replace("−", "-")))
+    return found["middle"], found["end"]

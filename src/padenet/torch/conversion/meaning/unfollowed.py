@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from padenet.torch.conversion.mentions import is_known, mentioned_in
+from padenet.torch.conversion.meaning.mentions import is_known, mentioned_in
 from padenet.torch.conversion.reading.objects import Objects
 from padenet.torch.conversion.reading.values import Value
 

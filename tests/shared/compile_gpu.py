@@ -1,4 +1,4 @@
-"""Compile the GPU kernels for a GPU that need not be there: ``python tests/compile_gpu.py``.
+"""Compile the GPU kernels for a GPU that need not be there: ``python tests/shared/compile_gpu.py``.
 
 The interpreter of Triton runs what its compiler refuses. Prints a line for each kernel.
 """

@@ -14,7 +14,7 @@ only is taken up to ``simpler`` times the error of the best.
 import math
 from typing import NamedTuple
 
-from padenet.core.names import unknown
+from padenet.core.support.names import unknown
 
 REACH = 10 / 3  # of the half width of the interval
 

@@ -2,7 +2,7 @@
 
 `STARTS` maps a name to a `Start`, which carries what it approximates, the form of Q it was
 made for, the interval, and the errors there and beyond. Plain names are least squares fits to the
-`safe` form, one for each aim (`padenet.core.aims`), all in `STARTS_BY_AIM`; `paper_…` are the
+`safe` form, one for each aim (`aims.py`), all in `STARTS_BY_AIM`; `paper_…` are the
 paper's printed columns. The file is made by `tools/make_starts.py`.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from padenet.core.arrays import floats
-from padenet.core.names import unknown
+from padenet.core.support.names import unknown
 
 DEFAULT_AIM = "wide"
 KINKED = ("relu", "relu6", "lrelu", "lrelu_0.20", "lrelu_0.25", "lrelu_0.30", "selu")

@@ -1,0 +1,1 @@
+"""What every part needs: lazy names, optional packages, errors about names, whole files."""

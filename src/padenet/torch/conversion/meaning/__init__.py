@@ -1,0 +1,1 @@
+"""What the values of a forward are: formulas, hidden units, gates, tokens, and what is unknown."""
