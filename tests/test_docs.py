@@ -17,6 +17,7 @@ LINKED = [
     ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "results").glob("*/report.md")),
 ]
+NEEDS = {"jax.md": ("equinox", "flax", "jax", "optax")}
 
 
 def blocks(page):
@@ -30,6 +31,8 @@ def blocks(page):
 @pytest.mark.parametrize("page", PAGES, ids=[p.name for p in PAGES])
 def test_examples_run(page, tmp_path, monkeypatch):
     """In order, in one namespace, as a reader would type them."""
+    for package in NEEDS.get(page.name, ()):
+        pytest.importorskip(package, reason=f"{package} is not installed")
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     namespace = {"__name__": "example"}

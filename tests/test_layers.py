@@ -18,11 +18,17 @@ LAYERS = [
     ("core", ["noise", "polynomials", "scaled", "support"]),
     ("core", ["forms"]),
     ("core", ["formula", "native"]),
-    ("core", ["arrays"]),
+    ("core", ["arrays", "backends"]),
     ("core", ["printing", "starting"]),
     ("core", ["fitting"]),
-    ("core", ["facts"]),
+    ("core", ["facts", "initial"]),
     ("numpy", [""]),
+    ("jax", ["native", "noise", "sharding", "units"]),
+    ("jax", ["formula", "trust"]),
+    ("jax", ["primitives"]),
+    ("jax", ["batching"]),
+    ("jax", ["functional"]),
+    ("jax", ["equinox", "flax", "optim"]),
     ("torch", ["noise", "tracing", "trust"]),
     ("torch", ["reference"]),
     ("torch", ["kernels", "deploy.exporting"]),
@@ -46,7 +52,20 @@ ROOT = Path(padenet.__file__).parent
 CONTRIBUTING = ROOT.parents[1] / "CONTRIBUTING.md"
 MARKS = "<!-- layers -->\n", "<!-- end of layers -->\n"
 FOREIGN = [
-    *("jax", "keras", "matplotlib", "onnx", "onnxruntime", "PIL", "ray", "rich", "safetensors"),
+    *(
+        "equinox",
+        "flax",
+        "jax",
+        "keras",
+        "matplotlib",
+        "onnx",
+        "onnxruntime",
+        "optax",
+        "PIL",
+        "ray",
+        "rich",
+        "safetensors",
+    ),
     *("scipy", "torchvision", "transformers", "triton"),
 ]
 

@@ -1,3 +1,4 @@
+from padenet.core.backends import backends as backends
 from padenet.core.facts import Facts as Facts
 from padenet.core.facts import describe as describe
 from padenet.core.fitting import Fit as Fit
@@ -12,7 +13,6 @@ from padenet.torch.conversion.report import Replaced as Replaced
 from padenet.torch.conversion.report import Report as Report
 from padenet.torch.deploy.frozen import freeze as freeze
 from padenet.torch.functional import rational as rational
-from padenet.torch.kernels import backends as backends
 from padenet.torch.nn import PAU as PAU
 from padenet.torch.nn import RPAU as RPAU
 from padenet.torch.optim.groups import param_groups as param_groups

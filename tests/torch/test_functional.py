@@ -193,7 +193,12 @@ X, A, B = torch.ones(2, 6, 3), torch.ones(6), torch.ones(4)
         ((X, A.int(), B.int()), {}, TypeError, "torch.int32 and torch.int32. Convert"),
         ((X, A.to("meta"), B), {}, ValueError, r"x is on cpu but .* meta and cpu. Move"),
         ((X.to("meta"), A, B), {}, ValueError, r"x is on meta but .* cpu and cpu. Move"),
-        ((X, A, B), {"form": "sfae"}, ValueError, r"unknown form 'sfae'. Did you mean 'safe'\? Known: safe, abs_terms"),
+        (
+            (X, A, B),
+            {"form": "sfae"},
+            ValueError,
+            r"unknown form 'sfae'. Did you mean 'safe'\? Known: safe",
+        ),
         ((X, A, B), {"q": 0.0}, ValueError, r"q=0.0 must be in \[1e-06, 1\]"),
         ((X, A, B), {"q": 1.5}, ValueError, r"q=1.5 must be in \[1e-06, 1\]"),
         ((X, A, B), {"q": None}, TypeError, "q=None must be a number"),

@@ -102,7 +102,11 @@ WRONG = [
     (dict(degrees=5), TypeError, "degrees=5 must be a pair"),
     (dict(degrees=(5, 4, 3)), TypeError, "must be a pair"),
     (dict(groups=0), ValueError, "groups=0 must be a whole number from 1 on"),
-    (dict(form="unsafe"), ValueError, r"unknown form 'unsafe'. Did you mean 'safe'\? Known: safe, abs_terms"),
+    (
+        dict(form="unsafe"),
+        ValueError,
+        r"unknown form 'unsafe'. Did you mean 'safe'\? Known: safe",
+    ),
     (dict(q=0), ValueError, r"must be in \[1e-06, 1\]"),
     (dict(q=1.5), ValueError, r"q=1.5 must be in \[1e-06, 1\]"),
     (dict(q=float("nan")), ValueError, r"must be in \[1e-06, 1\]"),
