@@ -8,7 +8,7 @@ from padenet.core.forms import Spec
 from padenet.core.formula import Arrays, Unit
 
 Array = np.ndarray
-NUMPY = Arrays(np, np.moveaxis, lambda v: np.asarray(v, float), lambda v: v, lambda v: True)
+NUMPY = Arrays(np, np.moveaxis, lambda v: np.asarray(v, float), lambda v: v, lambda v: not v.any())
 
 
 def floats(values: Any) -> Array:

@@ -32,6 +32,16 @@ Number = Any  # Array | Scaled, which know the same operations
 _SUM_ROW = 1024
 
 
+def sum_of_rows(rows: Array) -> Array:
+    """Of each row, in an order that no thread count changes."""
+    rest: Any = 0.0
+    while (count := rows.shape[1]) > _SUM_ROW:
+        whole = count // _SUM_ROW * _SUM_ROW
+        rest = rest + rows[:, whole:].sum(1)
+        rows = rows[:, :whole].reshape(len(rows), -1, _SUM_ROW).sum(2)
+    return rows.sum(1) + rest
+
+
 class Arrays(NamedTuple):
     """What is asked of an array library: NumPy's functions, and what those leave open."""
 
@@ -39,7 +49,8 @@ class Arrays(NamedTuple):
     move: Callable[[Array, int, int], Array]  # an axis to another place
     widen: Callable[[Array], Array]  # to the dtype in which sums are taken
     hold: Callable[[Array], Array]  # a constant for derivatives
-    can_look: Callable[[Array], bool]  # values may decide what is computed
+    none_of: Callable[[Array], bool]  # whether none is true, where values may decide what is done
+    sum: Callable[[Array], Array] = sum_of_rows
 
 
 def edge(xp: Any, a: Sequence[Array], d: Sequence[Array], q: float) -> Array:
@@ -195,31 +206,21 @@ class Unit:
 
     def total(self, found: Sequence[Number], lift: Array) -> Array:
         """The sum over all that shares a coefficient, times 2^lift, terms of any size."""
-        xp, widen = self.xp, self.arrays.widen
+        xp, widen, sum_of = self.xp, self.arrays.widen, self.arrays.sum
         near, *far = found
         if far:
             near = xp.where(self.far, 0.0, near)
-        sums = Scaled(xp, _sum(self.rows(widen(near))), widen(lift))
+        sums = Scaled(xp, sum_of(self.rows(widen(near))), widen(lift))
         for v in far:
             e = self.rows(widen(xp.where(self.far, v.e, NOTHING)))
             top = xp.amax(e, axis=1) if e.shape[1] else e.sum(1)
             f = self.rows(widen(v.f)) * xp.exp2(e - top[:, None])
-            sums = sums + Scaled(xp, _sum(f), top)
+            sums = sums + Scaled(xp, sum_of(f), top)
         return sums.value()
 
     def stack(self, sums: Sequence[Array]) -> Array:
         found = self.xp.stack(list(sums), -1)
         return found if self.groups else found[0]
-
-
-def _sum(rows: Array) -> Array:
-    """Of each row, in an order that no thread count changes."""
-    rest: Any = 0.0
-    while (count := rows.shape[1]) > _SUM_ROW:
-        whole = count // _SUM_ROW * _SUM_ROW
-        rest = rest + rows[:, whole:].sum(1)
-        rows = rows[:, :whole].reshape(len(rows), -1, _SUM_ROW).sum(2)
-    return rows.sum(1) + rest
 
 
 def _times(v: Number, g: Array) -> Number:
@@ -263,11 +264,11 @@ class _Quotient:
 def _sides(
     arrays: Arrays, z: Array, limit: Array, a: Sequence[Array], d: Sequence[Array], spec: Spec
 ) -> tuple[Any, list[_Quotient]]:
-    """Which elements are far, if there are any, and the formula for the near and the far ones."""
+    """Which elements are far, and the formula for the near ones and, if there are any, those."""
     xp = arrays.xp
     far = z > limit
-    if arrays.can_look(z) and not bool(far.any()):
-        return None, [_Quotient(xp, z, a, d, spec)]
+    if arrays.none_of(far):
+        return far, [_Quotient(xp, z, a, d, spec)]
     hopeless = limit < 0
     kept = [[xp.where(hopeless, 0.0, v) for v in c] for c in (a, d)]
     wide = [[Scaled(xp, v) for v in c] for c in (a, d)]

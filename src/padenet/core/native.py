@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from padenet.core.forms import FORMS, Spec
 
@@ -119,6 +120,11 @@ def run(
 def call(entry: str, arguments: bytes) -> int:
     """An entry point of the library with its packed struct."""
     return _entry(entry)(arguments)
+
+
+def address(entry: str) -> Any:
+    """An entry point, for those who call it themselves. AttributeError where there is none."""
+    return getattr(_find()[0], entry)
 
 
 def is_forked() -> bool:

@@ -17,7 +17,7 @@ class Scaled:
     def __init__(self, xp: Any, f: Array, e: Array | float = 0.0):
         size = xp.abs(f)
         tiny = float(xp.finfo(f.dtype).tiny)
-        shift = xp.round(xp.log2(xp.clip(size, tiny, None)))  # never detached: torch's legacy
+        shift = xp.round(xp.log2(xp.clip(size, tiny, 1 / tiny)))  # never detached: torch's legacy
         shift = xp.where(xp.isfinite(size), shift, 0.0)  # vmap cannot; round has no gradient
         infinite = xp.isinf(size)
         self.xp = xp

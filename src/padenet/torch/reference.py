@@ -58,8 +58,9 @@ def _widen(v: Tensor) -> Tensor:
     return v.to(torch.float32 if v.device.type == "mps" else torch.float64)  # it has no other
 
 
-def _can_look(v: Tensor) -> bool:
-    return v.device.type == "cpu" and is_plain(v) and not torch.compiler.is_compiling()
+def _none_of(v: Tensor) -> bool:
+    can_look = v.device.type == "cpu" and is_plain(v) and not torch.compiler.is_compiling()
+    return can_look and not bool(v.any())
 
 
-ARRAYS = Arrays(torch, torch.movedim, _widen, Tensor.detach, _can_look)
+ARRAYS = Arrays(torch, torch.movedim, _widen, Tensor.detach, _none_of)
