@@ -20,7 +20,7 @@ LAYERS = [
     ("core", ["arrays"]),
     ("core", ["printing", "starts"]),
     ("core", ["fitting"]),
-    ("core", ["facts"]),
+    ("core", ["coefficients", "facts"]),
     ("numpy", [""]),
     ("torch", ["noise", "tracing", "trust"]),
     ("torch", ["reference"]),

@@ -1,26 +1,22 @@
 """``nn.Module`` front of ``padenet.torch.functional``: parameters, starting coefficients, repr."""
 
 import warnings
-from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.fx import Proxy
 
+from padenet.core import coefficients
 from padenet.core import printing as formula
-from padenet.core.fitting import Fit, check_degrees, fit_function
-from padenet.core.forms import Spec, check_shapes, check_spec
-from padenet.core.starts import DEFAULT_AIM, STARTS, find_start, read_pair
-from padenet.core.targets import TARGETS
+from padenet.core.coefficients import Init, Start, count_groups, read_start, spread
+from padenet.core.fitting import check_degrees
+from padenet.core.forms import Spec, check_spec
+from padenet.core.starts import DEFAULT_AIM, STARTS, find_start
 from padenet.torch.functional import DTYPES, apply, rational
 from padenet.torch.noise import draw_key
 from padenet.torch.saving import state
 from padenet.torch.tracing import record_module
-
-Start = str | tuple[Any, Any] | Fit
-Init = Start | Callable[[Any], Any]
 
 
 class PAU(nn.Module):
@@ -76,23 +72,13 @@ class PAU(nn.Module):
         self.degrees = check_degrees(degrees)
         check_spec(Spec(form, q, channel_dim))
         self.spec = Spec(form, float(q), channel_dim)
-        if aim is not None and not (isinstance(init, str) or callable(init)):
-            kind = "a Fit" if isinstance(init, Fit) else "a pair"
-            raise ValueError(
-                f"aim={aim!r} is about names and functions; init is {kind}. Leave it out."
-            )
         self.aim = aim
-        # A function is kept as its coefficients: those can be copied and pickled, and a module
-        # does not become a part of the unit.
-        self.init: Start = (
-            fit_function(init, self.degrees, form, self.q, aim) if callable(init) else init
-        )
+        # A function is kept as its coefficients, and a module does not become a part of the unit.
+        self.init: Start = read_start(init, aim, self.degrees, self.spec)
         if dtype is not None and dtype not in DTYPES:
             known = ", ".join(map(str, DTYPES))
             raise TypeError(f"dtype={dtype!r} of the coefficients must be one of {known}.")
-        if not isinstance(groups, Integral) or groups < 1:
-            raise ValueError(f"groups={groups!r} must be a whole number from 1 on: that of units.")
-        self.groups: int = int(groups)
+        self.groups = count_groups(groups)
         m, n = self.degrees
         counts = (m + 1, n + self.spec.constant)
         shapes = [(c,) if self.groups == 1 else (self.groups, c) for c in counts]
@@ -101,12 +87,11 @@ class PAU(nn.Module):
 
     def reset_parameters(self) -> None:
         """Back to the start."""
-        a, b = starting_coefficients(self.init, self.degrees, self.spec, self.aim)
-        if a.ndim == 2 and a.shape[0] != self.groups:
-            raise ValueError(f"init has values for {a.shape[0]} groups, but groups={self.groups}.")
+        pair = coefficients.starting_coefficients(self.init, self.degrees, self.spec, self.aim)
+        a, b = (torch.tensor(c) for c in spread(*pair, self.groups))
         with torch.no_grad():
-            self.a.copy_(a.reshape(self.a.shape) if a.ndim == 2 else a)
-            self.b.copy_(b.reshape(self.b.shape) if b.ndim == 2 else b)
+            self.a.copy_(a)
+            self.b.copy_(b)
         self.start_is_known = True
 
     def forward(self, x: Tensor) -> Tensor:
@@ -260,40 +245,6 @@ def _plain(c: Any) -> Tensor:
 def starting_coefficients(
     init: Start, degrees: tuple[int, int], spec: Spec, aim: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """``a`` and ``b`` in float64 for ``init``, checked against ``degrees`` and the form.
-
-    The target of a stored start that was made for other degrees, form or q is fitted over [-3, 3]
-    with the same aim.
-    """
-    wanted = (degrees, spec.form, spec.q)
-    pair: Any
-    if isinstance(init, str):
-        start = find_start(init, aim)
-        if (start.degrees, start.form, 1.0) == wanted:
-            pair = (start.a, start.b)
-        elif start.name == start.target:
-            pair = fit_function(TARGETS[start.target], *wanted, start.aim)
-        else:
-            raise ValueError(
-                f"start {init!r} was made for degrees={start.degrees}, form={start.form!r}, "
-                f"q=1.0, not for degrees={degrees}, form={spec.form!r}, q={spec.q}. "
-                f"Keep those, or use the start {start.target!r}, which is fitted to any."
-            )
-    elif isinstance(init, Fit):
-        if (init.degrees, init.form, init.q) != wanted:
-            raise ValueError(
-                f"init is a fit with degrees={init.degrees}, form={init.form!r}, q={init.q}, but "
-                f"the unit has degrees={degrees}, form={spec.form!r}, q={spec.q}. Make them equal."
-            )
-        pair = (init.a, init.b)
-    else:
-        pair = init
-    a, b = map(torch.from_numpy, read_pair(pair, "init", "function or Fit"))
-    check_shapes(a.shape, b.shape, spec)
-    m, n = degrees
-    if a.shape[-1] != m + 1 or b.shape[-1] != n + spec.constant:
-        raise ValueError(
-            f"init has {a.shape[-1]} numerator and {b.shape[-1]} denominator values, but "
-            f"degrees={degrees} with form={spec.form!r} needs {m + 1} and {n + spec.constant}."
-        )
-    return a, b
+    """Those of ``padenet.core.coefficients`` as tensors."""
+    a, b = coefficients.starting_coefficients(init, degrees, spec, aim)
+    return torch.from_numpy(a), torch.from_numpy(b)
