@@ -20,7 +20,7 @@ LAYERS = [
     ("core", ["arrays"]),
     ("core", ["printing", "starts"]),
     ("core", ["fitting"]),
-    ("core", ["coefficients", "facts"]),
+    ("core", ["facts", "initial"]),
     ("numpy", [""]),
     ("torch", ["noise", "tracing", "trust"]),
     ("torch", ["reference"]),

@@ -14,7 +14,10 @@ from padenet.core import FORMS, STARTS
 from padenet.keras import PAU, RPAU
 
 BACKEND = keras.backend.backend()
-pytestmark = pytest.mark.no_poison
+pytestmark = [
+    pytest.mark.no_poison,
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),  # Keras's own
+]
 
 
 def array(v):

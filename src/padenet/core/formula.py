@@ -128,9 +128,11 @@ class Unit:
         g = self.view(dy)
         dx = self.restore(self.join(self.slope(g)))
         lift, small = self.lower(g)
-        da = [self.total(self.da(g, j, small), lift) for j in range(len(self.a))]
-        db = [self.total(self.db(g, i, small), lift) for i in range(len(self.b))]
-        return dx, self.stack(da), self.stack(db) if db else None
+        found = [self.sums(self.da(g, j, small)) for j in range(len(self.a))]
+        found += [self.sums(self.db(g, i, small)) for i in range(len(self.b))]
+        totals, count = self.total(found, lift), len(self.a)
+        totals = totals if self.groups else totals[0]
+        return dx, totals[..., :count], totals[..., count:] if self.b else None
 
     def change(self, dx: Array | None, da: Array | None, db: Array | None) -> Array:
         """The change of ``F(x)`` along ``(dx, da, db)``; None stands for zero."""
@@ -204,23 +206,27 @@ class Unit:
         v = self.arrays.move(v, self.dim, 0) if self.groups else v
         return v.reshape(groups, math.prod(v.shape) // groups)
 
-    def total(self, found: Sequence[Number], lift: Array) -> Array:
-        """The sum over all that shares a coefficient, times 2^lift, terms of any size."""
+    def sums(self, found: Sequence[Number]) -> list[Array]:
+        """Over all that shares a coefficient: of the near terms; of the far ones, with exponent."""
         xp, widen, sum_of = self.xp, self.arrays.widen, self.arrays.sum
         near, *far = found
         if far:
             near = xp.where(self.far, 0.0, near)
-        sums = Scaled(xp, sum_of(self.rows(widen(near))), widen(lift))
+        sums = [sum_of(self.rows(widen(near)))]
         for v in far:
             e = self.rows(widen(xp.where(self.far, v.e, NOTHING)))
             top = xp.amax(e, axis=1) if e.shape[1] else e.sum(1)
             f = self.rows(widen(v.f)) * xp.exp2(e - top[:, None])
-            sums = sums + Scaled(xp, sum_of(f), top)
-        return sums.value()
+            sums += [sum_of(f), top]
+        return sums
 
-    def stack(self, sums: Sequence[Array]) -> Array:
-        found = self.xp.stack(list(sums), -1)
-        return found if self.groups else found[0]
+    def total(self, found: Sequence[list[Array]], lift: Array) -> Array:
+        """The sums of each coefficient together, times 2^lift, terms of any size."""
+        near, *far = (self.xp.stack(list(sums), -1) for sums in zip(*found, strict=True))
+        total = Scaled(self.xp, near, self.arrays.widen(lift)[:, None])
+        if far:
+            total = total + Scaled(self.xp, *far)
+        return total.value()
 
 
 def _times(v: Number, g: Array) -> Number:
@@ -258,7 +264,7 @@ class _Quotient:
         return self.z**j / self.Q
 
     def db(self, k: int) -> Any:
-        return _scale(self.z**k * (self.F / self.Q), -1.0 * self.s)
+        return _scale(self.z**k, -1.0 * self.s) * (self.F / self.Q)
 
 
 def _sides(

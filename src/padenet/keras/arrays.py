@@ -116,13 +116,13 @@ class _Operations:
     def where(condition: Array, x: Any, y: Any) -> Array:
         x, y = _plain(x), _plain(y)
         dtype = y.dtype if isinstance(x, float) else x.dtype
-        x, y = (tf.cast(v, dtype) if isinstance(v, float) else v for v in (x, y))
+        x, y = (tf.constant(v, dtype) if isinstance(v, float) else v for v in (x, y))
         return Array(tf.where(condition.value, x, y))
 
     @staticmethod
     def clip(v: Array, least: float, most: float | None) -> Array:
-        found = tf.maximum(v.value, tf.cast(least, v.dtype))
-        return Array(found if most is None else tf.minimum(found, tf.cast(most, v.dtype)))
+        found = tf.maximum(v.value, tf.constant(least, v.dtype))
+        return Array(found if most is None else tf.minimum(found, tf.constant(most, v.dtype)))
 
     @staticmethod
     def exp2(e: Array) -> Array:
@@ -130,11 +130,11 @@ class _Operations:
         short = e.dtype == tf.float32
         kind, bits, bias = (tf.int32, 23, 127) if short else (tf.int64, 52, 1023)
         whole = tf.cast(tf.clip_by_value(e.value, -bias, bias), kind) + bias
-        return Array(tf.bitcast(tf.bitwise.left_shift(whole, tf.cast(bits, kind)), e.dtype))
+        return Array(tf.bitcast(tf.bitwise.left_shift(whole, tf.constant(bits, kind)), e.dtype))
 
     @staticmethod
     def log2(v: Array) -> Array:
-        return Array(tf.math.log(v.value) / tf.cast(np.log(2.0), v.dtype))
+        return Array(tf.math.log(v.value) / tf.constant(np.log(2.0), v.dtype))
 
     @staticmethod
     def stack(values: Sequence[Array], axis: int) -> Array:
@@ -146,7 +146,7 @@ class _Operations:
 
     @staticmethod
     def full_like(v: Array, value: float) -> Array:
-        return Array(tf.fill(tf.shape(v.value), tf.cast(value, v.dtype)))
+        return Array(tf.fill(tf.shape(v.value), tf.constant(value, v.dtype)))
 
     @staticmethod
     def amax(v: Array, axis: int) -> Array:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from padenet.core import Spec, require
-from padenet.core.coefficients import (
+from padenet.core.initial import (
     Init,
     Start,
     count_groups,

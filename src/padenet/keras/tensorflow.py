@@ -1,12 +1,12 @@
 """The formula of ``padenet.core.formula`` on TensorFlow, with its own backward.
 
 float64 computes in float64, every other dtype in float32. What is kept for backward is x and the
-coefficients. Numbers far from 0 take another branch, in which nothing overflows; it is run only
-where there are such numbers, and traced once for all units alike.
+coefficients. Another branch is run only where there are numbers far from 0. Up to degree 6 it is
+the same in float64, which holds every product that does not overflow in the end; else it is that of
+the formula for any size, of which XLA compiles some thousand operations.
 """
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from padenet.core import Spec, require
@@ -62,8 +62,8 @@ def _forward(spec: Spec, arrays: Arrays, x: Tensor, a: Tensor, b: Tensor, *keys:
 def _backward(
     spec: Spec, arrays: Arrays, x: Tensor, a: Tensor, b: Tensor, dy: Tensor, *keys: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    dy = Array(tf.cast(dy, compute_dtype(x)))
-    found = _unit(spec, arrays, x, a, b, *keys).gradients(dy)
+    unit = _unit(spec, arrays, x, a, b, *keys)
+    found = unit.gradients(Array(tf.cast(dy, unit.x.dtype)))
     dx, da, db = (None if v is None else v.value for v in found)
     db = tf.zeros_like(b) if db is None else tf.cast(db, b.dtype)
     return tf.cast(dx, x.dtype), tf.cast(da, a.dtype), db
@@ -74,9 +74,13 @@ def compute_dtype(x: Tensor) -> Any:
 
 
 def _unit(spec: Spec, arrays: Arrays, x: Tensor, a: Tensor, b: Tensor, *keys: Tensor) -> Unit:
-    dtype = compute_dtype(x)
+    dtype = tf.float64 if arrays is IN_DOUBLE else compute_dtype(x)
     noise = _noise(keys[0], x, a.shape[-1] + b.shape[-1], dtype) if keys else None
-    return Unit(arrays, *(Array(tf.cast(v, dtype)) for v in (x, a, b)), spec, noise)
+    x, a, b = (tf.cast(v, dtype) for v in (x, a, b))
+    if arrays is IN_DOUBLE:
+        most = 2.0 ** (800 // max(a.shape[-1] - 1, b.shape[-1], 1))
+        x = tf.where(tf.math.is_inf(x), tf.sign(x) * tf.constant(most, dtype), x)
+    return Unit(arrays, Array(x), Array(a), Array(b), spec, noise)
 
 
 def _noise(key: Tensor, x: Tensor, count: int, dtype: Any) -> list[Array]:
@@ -88,18 +92,17 @@ def _noise(key: Tensor, x: Tensor, count: int, dtype: Any) -> list[Array]:
     return [Array(tf.cast(v.value, dtype)) / 4096.0 - 1.0 for v in drawn]
 
 
-def _by_distance(compute: Callable[..., Any], spec: Spec, x: Tensor, *rest: Tensor) -> Any:
+def _by_distance(
+    compute: Callable[..., Any], spec: Spec, x: Tensor, a: Tensor, b: Tensor, *rest: Tensor
+) -> Any:
     seen: list[Tensor] = []
-    near = compute(spec, _watching(seen), x, *rest)
+    near = compute(spec, _watching(seen), x, a, b, *rest)
     any_far = tf.reduce_any(seen[0])
+    short = max(a.shape[-1] - 1, b.shape[-1]) <= IN_DOUBLE_DEGREE and x.dtype != tf.float64
+    arrays = IN_DOUBLE if short else ANYWHERE
     if tf.executing_eagerly():
-        return compute(spec, ANYWHERE, x, *rest) if any_far else near
-    return tf.cond(any_far, lambda: _traced(compute, spec)(x, *rest), lambda: near)
-
-
-@cache
-def _traced(compute: Callable[..., Any], spec: Spec) -> Callable[..., Any]:
-    return tf.function(lambda *given: compute(spec, ANYWHERE, *given), autograph=False)
+        return compute(spec, arrays, x, a, b, *rest) if any_far else near
+    return tf.cond(any_far, lambda: compute(spec, arrays, x, a, b, *rest), lambda: near)
 
 
 def _watching(seen: list[Tensor]) -> Arrays:
@@ -125,3 +128,5 @@ ANYWHERE = Arrays(
     lambda far: False,
     _sum,
 )
+IN_DOUBLE = ANYWHERE._replace(none_of=lambda far: True)
+IN_DOUBLE_DEGREE = 6  # 128 bits a power, and for a coefficient, stay below 1024

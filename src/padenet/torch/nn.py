@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.fx import Proxy
 
-from padenet.core import coefficients
+from padenet.core import initial
 from padenet.core import printing as formula
-from padenet.core.coefficients import Init, Start, count_groups, read_start, spread
+from padenet.core.initial import Init, Start, count_groups, read_start, spread
 from padenet.core.fitting import check_degrees
 from padenet.core.forms import Spec, check_spec
 from padenet.core.starts import DEFAULT_AIM, STARTS, find_start
@@ -87,7 +87,7 @@ class PAU(nn.Module):
 
     def reset_parameters(self) -> None:
         """Back to the start."""
-        pair = coefficients.starting_coefficients(self.init, self.degrees, self.spec, self.aim)
+        pair = initial.starting_coefficients(self.init, self.degrees, self.spec, self.aim)
         a, b = (torch.tensor(c) for c in spread(*pair, self.groups))
         with torch.no_grad():
             self.a.copy_(a)
@@ -245,6 +245,6 @@ def _plain(c: Any) -> Tensor:
 def starting_coefficients(
     init: Start, degrees: tuple[int, int], spec: Spec, aim: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Those of ``padenet.core.coefficients`` as tensors."""
-    a, b = coefficients.starting_coefficients(init, degrees, spec, aim)
+    """Those of ``padenet.core.initial`` as tensors."""
+    a, b = initial.starting_coefficients(init, degrees, spec, aim)
     return torch.from_numpy(a), torch.from_numpy(b)
