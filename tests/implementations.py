@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -133,6 +135,62 @@ def by_library(case: Case, dtype: str) -> Answers:
     return dict(zip(NAMES, (y, *gradients), strict=True))
 
 
+def on_jax(native: bool) -> Callable[[Case, str], Answers]:
+    """The custom call of the CPU, or the formula as other devices have it."""
+
+    def run(case, dtype):
+        import jax
+
+        from padenet.jax import primitives
+
+        kept, wide = (jax.numpy.dtype(d) for d in (dtype, computed_in(dtype)))
+        with jax.enable_x64(True):  # cast outside XLA, which flushes subnormal numbers
+            dy, x = (jax.numpy.asarray(v.astype(kept)) for v in (case.dy, case.x))
+            a, b = (jax.numpy.asarray(v.astype(wide)) for v in (case.a, case.b))
+            spec = case.spec._replace(channel_dim=case.spec.channel_dim % max(x.ndim, 1))
+            key = [] if case.key is None else [words_of_key(case.key)]
+            if native:
+                rest = dict(spec=spec, **primitives.MARK)
+                forward, backward = primitives.forward_p.bind, primitives.backward_p.bind
+            else:
+                rest = dict(spec=spec)
+                forward, backward = map(
+                    _jitted, (primitives.plain_forward, primitives.plain_backward)
+                )
+            found = (forward(x, a, b, *key, **rest), *backward(dy, x, a, b, *key, **rest))
+        return {n: np.asarray(v).astype(float) for n, v in zip(NAMES, found, strict=True)}
+
+    return run
+
+
+@cache
+def _jitted(f: Callable) -> Callable:
+    import jax
+
+    return jax.jit(f, static_argnames="spec")
+
+
+def words_of_key(key: int) -> np.ndarray:
+    return np.array([key >> 32 & 0xFFFFFFFF, key & 0xFFFFFFFF], np.uint32)
+
+
+def jax_missing() -> str | None:
+    return None if find_spec("jax") else "jax is not installed"
+
+
+def jax_native_missing() -> str | None:
+    if reason := jax_missing():
+        return reason
+    from padenet.jax.native import missing
+
+    return missing()
+
+
+def subnormal(case: Case, dtype: str) -> float:
+    """XLA flushes subnormal numbers to zero on the CPU."""
+    return LIMITS[computed_in(dtype)].smallest * 2.0**24
+
+
 def fused_refuses(case: Case, dtype: str) -> str | None:
     """As the contract of ``fused`` and its note on SCALE have it."""
     if reason := only("float32", "bfloat16", "float16")(case, dtype):
@@ -250,6 +308,10 @@ IMPLEMENTATIONS = {
     "NumPy": Implementation(on_numpy, only("float32", "float64", noise=True)),
     "padenet.numpy": Implementation(
         by_library, only("float16", "float32", "float64"), missing=native.missing
+    ),
+    "padenet.jax": Implementation(on_jax(True), missing=jax_native_missing),
+    "padenet.jax, formula": Implementation(
+        on_jax(False), spare=subnormal, missing=jax_missing, slow=True
     ),
     "NumPy, evaluate": Implementation(
         lambda case, dtype: {"y": evaluate(case.x, case.a, case.b, case.spec)}, only("float64")

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from padenet.core.formula import Arrays, Unit, sum_of_rows
 from padenet.core.forms import Spec
+from padenet.core.formula import Arrays, Unit, sum_of_rows
 from padenet.jax.noise import uniform
 
 Array = Any

@@ -27,9 +27,9 @@ def rational(
              = 1 + b_1 x + ... + b_n x^n            form="free" (may have poles)
              = q + |b_0 + b_1 x + ... + b_n x^n|    form="offset"
 
-    Works under ``jit``, ``grad``, ``jvp``, ``vmap``, ``jax.checkpoint``, ``scan``, ``shard_map`` and
-    any nesting of them. On the CPU it is the C++ kernel, on other devices and in exports the
-    formula in JAX's operations (``padenet.backends()``). Backward keeps x and the coefficients.
+    Every transformation of JAX applies, in any nesting, and on several devices nothing is
+    gathered. On the CPU it is the C++ kernel, on other devices and in exports the formula in JAX's
+    operations (``padenet.backends()``). Backward keeps x and the coefficients.
 
     Args:
         x: Array of any shape in float32, bfloat16, float16 or float64.

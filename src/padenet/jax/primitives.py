@@ -64,7 +64,7 @@ def _vary(v: Array, axes: tuple[Any, ...]) -> Array:
         return v
     if hasattr(jax.lax, "pcast"):
         return jax.lax.pcast(v, axes, to="varying")
-    return jax.lax.pvary(v, axes)
+    return jax.lax.pvary(v, axes)  # type: ignore[attr-defined]  # before 0.8
 
 
 # What they compute, on any device.
@@ -128,19 +128,31 @@ def _make(name: str, compute: Callable[..., Any], at: int, many: bool) -> Primit
     p.def_impl(lambda *v, spec, **mark: _eager(p, spec)(*v))
 
     def lower(ctx: Any, *v: Any, spec: Spec, **mark: Any) -> Any:
-        call = partial(compute, spec=spec, kernel=formula)
-        return mlir.lower_fun(call, multiple_results=True)(ctx, *v)
+        return _lower(ctx, v, partial(compute, spec=spec, kernel=formula))
 
     def lower_on_cpu(ctx: Any, *v: Any, spec: Spec, **mark: Any) -> Any:
         exporting = getattr(ctx.module_context.lowering_parameters, "for_export", False)
-        if exporting or native.refuses(*ctx.avals_in[at : at + 3]) is not None:
+        # With noise a part would have to know where in the whole it lies: the formula does.
+        shared = getattr(ctx.module_context.axis_context, "num_devices", 1) > 1
+        noisy = len(v) > at + 3
+        if exporting or (shared and noisy) or native.refuses(*ctx.avals_in[at : at + 3]):
             return lower(ctx, *v, spec=spec)
-        call = partial(compute, spec=spec, kernel=native)
-        return mlir.lower_fun(call, multiple_results=True)(ctx, *v)
+        return _lower(ctx, v, partial(compute, spec=spec, kernel=native))
 
     mlir.register_lowering(p, lower)
     mlir.register_lowering(p, lower_on_cpu, platform="cpu")
     return p
+
+
+def _lower(ctx: Any, values: Any, call: Callable[..., Any]) -> Any:
+    """``call`` on arrays whose types say nothing of devices: partitioning decides about those."""
+    given, made = ([_bare(v) for v in avals] for avals in (ctx.avals_in, ctx.avals_out))
+    bare = ctx.replace(avals_in=given, avals_out=made)
+    return mlir.lower_fun(call, multiple_results=True)(bare, *values)
+
+
+def _bare(v: Any) -> Any:
+    return type(v)(v.shape, v.dtype)
 
 
 _jitted: dict[tuple[Primitive, Spec], Any] = {}
@@ -167,7 +179,8 @@ def _forward_jvp(primals: Any, tangents: Any, spec: Spec, **mark: Any) -> tuple[
 
 
 def _change_jvp(primals: Any, tangents: Any, spec: Spec, **mark: Any) -> tuple[Array, Array]:
-    *along, x, a, b, key = with_key(primals, 6)
+    dx, da, db, x, a, b, key = with_key(primals, 6)
+    along = dx, da, db
     y = change(along, x, a, b, key, spec)
     parts = []
     if any(type(t) is not ad.Zero for t in tangents[:3]):
