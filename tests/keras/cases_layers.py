@@ -118,7 +118,9 @@ def test_models_train_and_are_saved_exactly(kind, unit, tmp_path):
     assert history.history["loss"][-1] < history.history["loss"][0]
     (made,) = (v for v in model._flatten_layers() if isinstance(v, PAU))
     start = STARTS["tanh"]
-    assert all((array(c)[0] != np.float32(s)).any() for c, s in ((made.a, start.a), (made.b, start.b)))
+    assert all(
+        (array(c)[0] != np.float32(s)).any() for c, s in ((made.a, start.a), (made.b, start.b))
+    )
 
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
@@ -216,7 +218,9 @@ def test_masks_pass_through():
         [keras.Input((None,)), layers.Embedding(5, 4, mask_zero=True), PAU(), layers.LSTM(3)]
     )
     ids = np.array([[1, 2, 0], [3, 4, 0]])
-    assert np.allclose(model.predict(ids, verbose=0), model.predict(ids[:, :2], verbose=0), atol=1e-6)
+    assert np.allclose(
+        model.predict(ids, verbose=0), model.predict(ids[:, :2], verbose=0), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 TensorFlow can give its own tensors that manner, but only for the whole program.
 """
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,7 +14,6 @@ from padenet.core import require
 tf = require("tensorflow", "keras")
 
 Tensor = Any
-INT = "int64"
 
 
 class Size:
@@ -29,6 +29,23 @@ class Size:
 
     def __floordiv__(self, other: Any) -> "Size":
         return Size(self.value // _plain(other))
+
+
+def _plain(v: Any) -> Any:
+    return v.value if isinstance(v, Array | Size) else v
+
+
+def _operator(function: Callable[[Any, Any], Tensor]) -> Any:
+    return lambda v, w: Array(function(v.value, _plain(w)))
+
+
+def _swapped(function: Callable[[Any, Any], Tensor]) -> Any:
+    return lambda v, w: Array(function(_plain(w), v.value))
+
+
+def _bitwise(name: str) -> Any:
+    function = getattr(tf.bitwise, name)
+    return _operator(lambda v, w: function(v, tf.cast(w, v.dtype)))
 
 
 class Array:
@@ -79,34 +96,29 @@ class Array:
             found = found * self.value
         return Array(found)
 
+    def __neg__(self) -> "Array":
+        return Array(-self.value)
 
-def _plain(v: Any) -> Any:
-    return v.value if isinstance(v, Array | Size) else v
+    __add__, __radd__ = _operator(operator.add), _swapped(operator.add)
+    __sub__, __rsub__ = _operator(operator.sub), _swapped(operator.sub)
+    __mul__, __rmul__ = _operator(operator.mul), _swapped(operator.mul)
+    __truediv__, __rtruediv__ = _operator(operator.truediv), _swapped(operator.truediv)
+    __lt__, __gt__, __eq__ = map(_operator, (operator.lt, operator.gt, tf.equal))
+    __and__, __or__, __xor__ = map(_bitwise, ("bitwise_and", "bitwise_or", "bitwise_xor"))
+    __lshift__, __rshift__ = map(_bitwise, ("left_shift", "right_shift"))
 
 
-def _define(name: str, function: Callable[..., Tensor], swapped: bool = True) -> None:
-    setattr(Array, f"__{name}__", lambda v, w: Array(function(v.value, _plain(w))))
-    if swapped:
-        setattr(Array, f"__r{name}__", lambda v, w: Array(function(_plain(w), v.value)))
-
-
-_define("add", lambda v, w: v + w)
-_define("sub", lambda v, w: v - w)
-_define("mul", lambda v, w: v * w)
-_define("truediv", lambda v, w: v / w)
-_define("lt", lambda v, w: v < w, swapped=False)
-_define("gt", lambda v, w: v > w, swapped=False)
-_define("eq", lambda v, w: tf.equal(v, w), swapped=False)
-_define("and", lambda v, w: tf.bitwise.bitwise_and(v, tf.cast(w, v.dtype)))
-_define("or", lambda v, w: tf.bitwise.bitwise_or(v, tf.cast(w, v.dtype)))
-_define("xor", lambda v, w: tf.bitwise.bitwise_xor(v, tf.cast(w, v.dtype)))
-_define("lshift", lambda v, w: tf.bitwise.left_shift(v, tf.cast(w, v.dtype)))
-_define("rshift", lambda v, w: tf.bitwise.right_shift(v, tf.cast(w, v.dtype)))
-Array.__neg__ = lambda v: Array(-v.value)  # type: ignore[attr-defined]
+def _function(function: Callable[[Tensor], Tensor]) -> Any:
+    return staticmethod(lambda v: Array(function(v.value)))
 
 
 class _Operations:
     """NumPy's functions on ``Array``."""
+
+    abs, sign, floor = map(_function, (tf.abs, tf.sign, tf.floor))
+    ceil, round = map(_function, (tf.math.ceil, tf.round))
+    isfinite, isinf = map(_function, (tf.math.is_finite, tf.math.is_inf))
+    ones_like, zeros_like = map(_function, (tf.ones_like, tf.zeros_like))
 
     @staticmethod
     def finfo(dtype: Any) -> Any:
@@ -152,21 +164,6 @@ class _Operations:
     def amax(v: Array, axis: int) -> Array:
         return Array(tf.reduce_max(v.value, axis))
 
-
-for _name, _function in {
-    "abs": tf.abs,
-    "sign": tf.sign,
-    "floor": tf.floor,
-    "ceil": tf.math.ceil,
-    "round": tf.round,
-    "isfinite": tf.math.is_finite,
-    "isinf": tf.math.is_inf,
-    "ones_like": tf.ones_like,
-    "zeros_like": tf.zeros_like,
-}.items():
-    setattr(
-        _Operations, _name, staticmethod(lambda v, function=_function: Array(function(v.value)))
-    )
 
 OPERATIONS = _Operations()
 

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 
 from padenet.core import Spec, require
+from padenet.core.fitting import check_degrees
+from padenet.core.forms import check_groups, check_spec
 from padenet.core.initial import (
     Init,
     Start,
@@ -13,8 +15,6 @@ from padenet.core.initial import (
     spread,
     starting_coefficients,
 )
-from padenet.core.fitting import check_degrees
-from padenet.core.forms import check_groups, check_spec
 from padenet.keras.functional import apply
 
 keras = require("keras", "keras")

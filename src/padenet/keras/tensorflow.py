@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from padenet.core import Spec, require
-from padenet.core.formula import Arrays, Unit
 from padenet.core.forms import check_groups, check_shapes, check_spec
+from padenet.core.formula import Arrays, Unit
 from padenet.core.noise import draw
 from padenet.keras.arrays import OPERATIONS, Array, move
 
