@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conformance import LIMITS, NAMES, complaint, computed_in, read
-from frameworks import FRAMEWORKS, NOISY, KEY, answers_of, missing, noisy_problem
+from frameworks import FRAMEWORKS, KEY, NOISY, answers_of, missing, noisy_problem
 
 import padenet
 from padenet import exchange
@@ -33,54 +33,47 @@ def units():
 RECORDS = json.dumps({name: exchange.to_dict(unit) for name, unit in units().items()})
 
 
-@pytest.fixture(params=FRAMEWORKS)
-def framework(request):
-    if reason := missing(FRAMEWORKS[request.param]):
-        pytest.skip(f"{request.param}: {reason}")
-    return request.param
-
-
 def answers(name):
+    if reason := missing(FRAMEWORKS[name]):
+        pytest.skip(f"{name}: {reason}")
     return answers_of(name, RECORDS)
 
 
-def test_conformance(framework):
-    """y and the gradients of every case, in every dtype, through the public functions."""
-    found, wrong, seen = answers(framework), [], 0
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_conformance(name):
+    """y and the gradients of every case, in every dtype, through the public functions.
+
+    TensorFlow flushes to zero what is below the smallest normal number.
+    """
+    framework, found, wrong = FRAMEWORKS[name], answers(name), []
     for i, case in enumerate(read()[0]):
         for dtype in case.dtypes:
-            spare = LIMITS[computed_in(dtype)].smallest * 2.0**24
-            for name in NAMES:
-                got = found.get(f"{i}/{dtype}/{name}")
-                if got is None:
-                    assert case.key is not None and not FRAMEWORKS[framework].noise
-                    continue
-                more = spare if FRAMEWORKS[framework].flushes else 0.0
-                wrong += filter(None, [complaint(case, dtype, name, got, more)])
-                seen += 1
-    assert seen > 2500
+            if framework.refuses(case, dtype) or (case.key is not None and not framework.noise):
+                continue
+            spare = LIMITS[computed_in(dtype)].smallest * 2.0**24 if "Tensor" in name else 0.0
+            for n in NAMES:
+                wrong += filter(None, [complaint(case, dtype, n, found[f"{i}/{dtype}/{n}"], spare)])
+    assert len(found) > 2000
     assert not wrong, "\n".join([f"{len(wrong)} answers are wrong", *wrong[:8]])
 
 
-def test_the_noise_of_a_key(framework):
+@pytest.mark.parametrize("name", [n for n, f in FRAMEWORKS.items() if f.noise])
+def test_the_noise_of_a_key(name):
     """Against float64, 200 roundings of float32 in a sum of its terms' size; other noise is off by
     parts of a hundred."""
-    if not FRAMEWORKS[framework].noise:
-        return
     dy, *given = (torch.tensor(v).double() for v in noisy_problem())
     key = torch.tensor(KEY)
     want = [reference.forward(*given, key, NOISY), *reference.backward(dy, *given, key, NOISY)]
-    for name, w in zip(NAMES, want, strict=True):
-        got, w = answers(framework)[f"noise/{name}"], w.numpy()
-        assert np.abs(got - w).max() <= 200 * 2.0**-24 * np.abs(w).max(), name
+    for n, w in zip(NAMES, want, strict=True):
+        got, w = answers(name)[f"noise/{n}"], w.numpy()
+        assert np.abs(got - w).max() <= 200 * 2.0**-24 * np.abs(w).max(), n
 
 
-def test_units_of_torch_in_keras(framework):
+@pytest.mark.parametrize("name", [n for n, f in FRAMEWORKS.items() if f.keras])
+def test_units_of_torch_in_keras(name):
     """Through a record; Keras gives the same record back (``units_of_keras``)."""
-    if not FRAMEWORKS[framework].keras:
-        return
     x = noisy_problem()[1]
-    for name, unit in units().items():
-        got = answers(framework)[f"unit/{name}"]
+    for n, unit in units().items():
+        got = answers(name)[f"unit/{n}"]
         want = unit.eval().double()(torch.tensor(x).double()).detach().numpy()
-        assert np.abs(got - want).max() <= 64 * 2.0**-24 * np.abs(want).max(), name
+        assert np.abs(got - want).max() <= 64 * 2.0**-24 * np.abs(want).max(), n

@@ -179,7 +179,7 @@ class Unit:
         else:
             sign = self.sign if k % 2 else 1.0
         factors = (g if near is None else near, g)
-        return [_times(side.db(k), f * sign) for side, f in zip(self.sides, factors, strict=False)]
+        return [_times(side.db(k, sign), f) for side, f in zip(self.sides, factors, strict=False)]
 
     def join(self, found: Sequence[Number]) -> Array:
         """Each element from its own side."""
@@ -196,7 +196,8 @@ class Unit:
         if wide.dtype != g.dtype or 0 in rows.shape:
             return rows[:, :0].sum(1), wide
         lift = xp.ceil(xp.log2(xp.clip(xp.amax(rows, axis=1), 1.0, None)))
-        lift = xp.where(xp.isfinite(lift), lift, 0.0)
+        most = 1000.0 if xp.finfo(g.dtype).bits == 64 else 120.0  # so that 2^-lift is normal
+        lift = xp.where(xp.isfinite(lift), xp.clip(lift, 0.0, most), 0.0)
         factor = xp.exp2(-lift)
         return lift, g * (self.spread_one(factor) if self.groups else factor)
 
@@ -263,8 +264,9 @@ class _Quotient:
     def da(self, j: int) -> Any:
         return self.z**j / self.Q
 
-    def db(self, k: int) -> Any:
-        return _scale(self.z**k, -1.0 * self.s) * (self.F / self.Q)
+    def db(self, k: int, sign: Array | float) -> Any:
+        """With the sign first: where it is 0, the rest may overflow."""
+        return _scale(_scale(self.z**k, -1.0 * self.s), sign) * (self.F / self.Q)
 
 
 def _sides(

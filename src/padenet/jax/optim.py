@@ -152,7 +152,9 @@ def units_of(model: Tree) -> dict[Path, Kind]:
     """The units of a model of Equinox or Flax, by their paths in it."""
     found: dict[Path, Kind] = {}
     is_unit = lambda v: isinstance(getattr(v, "kind", None), Kind)
-    if hasattr(model, "iter_modules") or "flax" in {c.__module__.split(".")[0] for c in _types(model)}:
+    if hasattr(model, "iter_modules") or "flax" in {
+        c.__module__.split(".")[0] for c in _types(model)
+    }:
         from flax import nnx
 
         for path, module in nnx.iter_modules(model):
