@@ -17,6 +17,7 @@ BACKEND = keras.backend.backend()
 pytestmark = [
     pytest.mark.no_poison,
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),  # Keras's own
+    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),  # Inductor's
 ]
 
 
@@ -143,7 +144,12 @@ def test_the_compiled_step():
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "bfloat16", "float64"])
+POLICIES = ["mixed_bfloat16", "mixed_float16", "bfloat16"]
+if BACKEND != "jax":  # which has no float64 unless it is told to
+    POLICIES.append("float64")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
 def test_policies(policy):
     keras.config.set_dtype_policy(policy)
     unit = PAU("gelu")
@@ -157,7 +163,7 @@ def test_policies(policy):
     off = np.abs(array(keras.ops.cast(y, "float64")) - expected(unit, seen))
     assert off.max() <= 1.01 * unit_in_roundings[unit.compute_dtype] * 4
     net = build("sequential", PAU)
-    net.compile("sgd", "mse", jit_compile=BACKEND != "torch")
+    net.compile("sgd", "mse", jit_compile=BACKEND != "torch" and policy != "float64")
     assert np.isfinite(net.fit(x, x[:, :1], verbose=0).history["loss"]).all()
 
 
@@ -166,7 +172,7 @@ CONFIGS = [
     (PAU, {"init": "gelu", "aim": "near", "groups": 3, "channel_dim": 1, "name": "act"}),
     (PAU, {"init": ([0.0, 1.0, 0.5], [0.1, 0.25]), "degrees": (2, 2), "q": 0.5}),
     (PAU, {"init": np.tanh, "form": "abs_terms"}),
-    (RPAU, {"alpha": 0.1, "seed": 7, "form": "offset", "dtype": "float64"}),
+    (RPAU, {"alpha": 0.1, "seed": 7, "form": "offset", "dtype": "mixed_bfloat16"}),
 ]
 
 
