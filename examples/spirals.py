@@ -5,8 +5,9 @@
     python examples/spirals.py flax
     KERAS_BACKEND=jax python examples/spirals.py keras         # or tensorflow, torch
 
-A net of 2-16-16-1 units learns which of two interleaved spirals a point is on: 400 points to train,
-400 to test, Adam at 0.01, 400 steps over all points. Every framework starts from weights of its own.
+A net of layers 2-16-16-1 learns which of two interleaved spirals a point is on: 400 points to
+train, 400 to test, Adam at 0.01, 400 steps over all points. Every framework starts from weights of
+its own.
 
 Accuracy on the test's points (4 to 20 seconds of one core each, torch 2.13.0, jax 0.10.2,
 keras 3.15.1, tensorflow 2.21.0):

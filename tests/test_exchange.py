@@ -28,7 +28,7 @@ def test_a_record_is_the_unit(unit):
     assert json.loads(json.dumps(record)) == record
     made = exchange.from_dict(record, type(unit))
     assert torch.equal(made.a, unit.a) and torch.equal(made.b, unit.b)
-    assert made.describe() == unit.describe() | {"start": made.describe()["start"]}
+    assert repr(made).replace("given", "") == repr(unit).replace(repr(unit.init), "")
     assert exchange.to_dict(made) == record
     x = np.random.default_rng(0).standard_normal((3, 4)).astype("float32")
     y = padenet.numpy.rational(
@@ -65,7 +65,7 @@ def test_a_unit_is_filled_if_it_is_of_the_kind():
         (PAU(), "groups=2.*groups=1"),
         (PAU(groups=2, form="free"), "form='safe'.*form='free'"),
         (PAU(groups=2, channel_dim=-1), "channel_dim=1.*channel_dim=-1"),
-        (RPAU(groups=2), "alpha=0.0.*alpha=0.01"),
+        (RPAU(groups=2), r"alpha=0\.0.*alpha=0\.01"),
     ]:
         with pytest.raises(ValueError, match=words):
             exchange.from_dict(record, wrong)
@@ -74,7 +74,7 @@ def test_a_unit_is_filled_if_it_is_of_the_kind():
 
 def test_what_is_wrong_is_said(tmp_path):
     record = exchange.to_dict(RPAU())
-    with pytest.raises(ValueError, match="with noise, alpha=0.01, which PAU has not"):
+    with pytest.raises(ValueError, match=r"with noise, alpha=0\.01, which PAU has not"):
         exchange.from_dict(record, PAU)
     assert type(exchange.from_dict(record | {"alpha": 0.0}, PAU)) is PAU
     with pytest.raises(ValueError, match="the record has no form"):

@@ -139,7 +139,11 @@ def _describe(unit: Any) -> Record:
 
 def _numbers(unit: Any, name: str) -> list[Any]:
     c = getattr(unit, name)
-    numbers: list[Any] = floats(getattr(c, "value", c)).tolist()
+    if hasattr(c, "get_value"):  # flax
+        c = c.get_value()
+    elif hasattr(c, "assign"):  # Keras
+        c = c.value
+    numbers: list[Any] = floats(c).tolist()
     return numbers
 
 
@@ -179,8 +183,8 @@ def _fill(variable: Any, values: np.ndarray) -> None:
         variable.detach().copy_(variable.new_tensor(values.tolist()))
     elif hasattr(variable, "assign"):  # Keras
         variable.assign(values)
-    elif hasattr(variable, "value"):  # flax
-        variable.value = variable.value.at[...].set(values)
+    elif hasattr(variable, "get_value"):  # flax
+        variable.set_value(variable.get_value().at[...].set(values))
     else:
         raise TypeError(
             f"coefficients in a {type(variable).__name__} cannot be changed. Make the unit from "
