@@ -56,9 +56,3 @@ def test_only_the_backend_is_loaded(backend):
     loaded = {name.split(".")[0] for name in done.stdout.split()}
     assert not loaded & (set(BACKENDS.values()) - {BACKENDS[backend], "jax"})
     assert ("jax" in loaded) == (backend == "jax")
-
-
-def test_another_backend_is_refused_in_words():
-    code = "import padenet.keras as pk; pk.PAU()([[1.0]])"
-    done = run("openvino", "-W", "ignore", "-c", code)
-    assert done.returncode != 0
