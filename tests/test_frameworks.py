@@ -1,12 +1,15 @@
 """The same unit in every framework: values, gradients and noise, to rounding, and by exchange."""
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 from conformance import LIMITS, NAMES, complaint, computed_in, read
-from frameworks import FRAMEWORKS, KEY, NOISY, answers_of, missing, noisy_problem
+from frameworks import FRAMEWORKS, KEY, NOISY, SRC, answers_of, missing, noisy_problem
 
 import padenet
 from padenet import exchange
@@ -77,3 +80,18 @@ def test_units_of_torch_in_keras(name):
         got = answers(name)[f"unit/{n}"]
         want = unit.eval().double()(torch.tensor(x).double()).detach().numpy()
         assert np.abs(got - want).max() <= 64 * 2.0**-24 * np.abs(want).max(), n
+
+
+@pytest.mark.parametrize("name", ["torch", "flax", "keras"])
+def test_the_example_learns_in_each(name):
+    """As its docstring says: 100 %, here at least 97."""
+    pytest.importorskip(name)
+    if name == "keras":
+        pytest.importorskip("jax")
+    example = SRC.parent / "examples" / "spirals.py"
+    own = {"KERAS_BACKEND": "jax", "PYTHONPATH": str(SRC)}
+    command = [sys.executable, "-W", "ignore", str(example), name]
+    done = subprocess.run(
+        command, env={**os.environ, **own}, capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout.split()[1].rstrip("%")) >= 97, done.stdout
