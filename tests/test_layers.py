@@ -22,6 +22,7 @@ LAYERS = [
     ("core", ["printing", "starting"]),
     ("core", ["fitting"]),
     ("core", ["facts", "initial"]),
+    ("exchange", [""]),
     ("numpy", [""]),
     ("jax", ["native", "noise", "sharding", "units"]),
     ("jax", ["formula", "trust"]),
@@ -37,6 +38,10 @@ LAYERS = [
     ("torch", ["registry", "seeing"]),
     ("torch", ["conversion", "optim", "pruning"]),
     ("torch", ["deploy.frozen", "saving.loading"]),
+    ("keras", ["arrays"]),
+    ("keras", ["tensorflow"]),
+    ("keras", ["functional"]),
+    ("keras", ["layers"]),
     ("lab", ["records"]),
     ("lab", ["data", "nets"]),
     ("lab", ["run"]),
@@ -47,7 +52,9 @@ LAYERS = [
 """From the bottom up: a part of the package, and its files or folders on one level."""
 
 RANK = {f"{part}.{n}" if n else part: i for i, (part, names) in enumerate(LAYERS) for n in names}
-LIBRARY = ("", "core", "torch")  # whose public names the lab and the command line may use
+LIBRARY = ("", "core", "torch")
+SEALED = {"lab": LIBRARY, "cli": LIBRARY, "keras": ("jax", "numpy", "torch")}
+"""Parts that use public names only of others, and of which."""
 ROOT = Path(padenet.__file__).parent
 CONTRIBUTING = ROOT.parents[1] / "CONTRIBUTING.md"
 MARKS = "<!-- layers -->\n", "<!-- end of layers -->\n"
@@ -65,6 +72,7 @@ FOREIGN = [
         "ray",
         "rich",
         "safetensors",
+        "tensorflow",
     ),
     *("scipy", "torchvision", "transformers", "triton"),
 ]
@@ -113,7 +121,10 @@ def source_of(module, name):
 
 def is_public(module, name):
     package = ".".join(filter(None, ("padenet", module)))
-    return module in LIBRARY and name in __import__(package, fromlist=["_"]).__all__
+    return (
+        module in {p for parts in SEALED.values() for p in parts}
+        and name in __import__(package, fromlist=["_"]).__all__
+    )
 
 
 def test_every_file_has_a_layer():
@@ -137,9 +148,9 @@ def test_imports_point_downwards(part):
                 target = layer_of(source_of(used, name))
             below = target is not None and (RANK[target] < RANK[layer] or target == layer)
             private = (
-                part in ("lab", "cli")
+                part in SEALED
                 and target is not None
-                and target.split(".")[0] in LIBRARY
+                and target.split(".")[0] in SEALED[part]
                 and not is_public(used, name)
             )
             if not below or private:

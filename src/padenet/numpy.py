@@ -12,7 +12,7 @@ import numpy as np
 
 from padenet.core import native
 from padenet.core.arrays import NUMPY
-from padenet.core.forms import FORMS, Spec, check_shapes, check_spec
+from padenet.core.forms import FORMS, Spec, check_groups, check_shapes, check_spec
 from padenet.core.formula import Unit
 
 __all__ = ["rational", "rational_vjp"]
@@ -92,17 +92,7 @@ def _check(x: Any, a: Any, b: Any, spec: Spec) -> tuple[Array, Array, Array, Spe
         )
     check_shapes(a.shape, b.shape, spec)
     if a.ndim == 2:
-        dim, groups = spec.channel_dim, a.shape[0]
-        if not -x.ndim <= dim < x.ndim:
-            raise ValueError(
-                f"channel_dim={dim} is not a dim of x, which has shape {x.shape}. With "
-                f"groups={groups} name the dim that they divide, e.g. channel_dim=-1."
-            )
-        if x.shape[dim] % groups:
-            raise ValueError(
-                f"groups={groups} does not divide the {x.shape[dim]} channels of x, shape "
-                f"{x.shape}, channel_dim={dim}. Choose a divisor of {x.shape[dim]}."
-            )
+        check_groups(x.shape, a.shape[0], spec.channel_dim)
     x, a, b = (np.ascontiguousarray(v).reshape(v.shape) for v in (x, a, b))
     return x, a, b, spec._replace(q=float(spec.q))
 

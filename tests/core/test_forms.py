@@ -24,6 +24,7 @@ def by_definition(x, a, b, form, q):
 
 def problem(form):
     x = torch.linspace(-1.7, 1.9, 24, dtype=torch.float64).reshape(4, 6)
+    x[0, 0] = 0.0
     a = torch.tensor([0.3, 1.0, -0.4, 0.2, 0.1, 0.05], dtype=torch.float64)
     b = torch.tensor([0.11, 0.3, -0.2, 0.04, 0.15], dtype=torch.float64)
     b = b[1 - form.constant :]

@@ -110,3 +110,19 @@ def check_shapes(a: Sequence[int], b: Sequence[int], spec: Spec) -> None:
         f"b: {tuple(b)}. For degrees (5, 4) pass 6 numerator and {4 + spec.constant} "
         "denominator values."
     )
+
+
+def check_groups(shape: Sequence[int | None], groups: int, channel_dim: int) -> None:
+    """Refuse an x of that shape, whose unknown sizes are None, that groups cannot share out."""
+    shape = tuple(shape)
+    if not -len(shape) <= channel_dim < len(shape):
+        raise ValueError(
+            f"channel_dim={channel_dim} is not a dim of x, which has shape {shape}. With "
+            f"groups={groups} name the dim that they divide, e.g. channel_dim=-1."
+        )
+    channels = shape[channel_dim]
+    if channels is not None and channels % groups:
+        raise ValueError(
+            f"groups={groups} does not divide the {channels} channels of x, shape {shape}, "
+            f"channel_dim={channel_dim}. Choose a divisor of {channels}."
+        )

@@ -128,9 +128,11 @@ class Unit:
         g = self.view(dy)
         dx = self.restore(self.join(self.slope(g)))
         lift, small = self.lower(g)
-        da = [self.total(self.da(g, j, small), lift) for j in range(len(self.a))]
-        db = [self.total(self.db(g, i, small), lift) for i in range(len(self.b))]
-        return dx, self.stack(da), self.stack(db) if db else None
+        found = [self.sums(self.da(g, j, small)) for j in range(len(self.a))]
+        found += [self.sums(self.db(g, i, small)) for i in range(len(self.b))]
+        totals, count = self.total(found, lift), len(self.a)
+        totals = totals if self.groups else totals[0]
+        return dx, totals[..., :count], totals[..., count:] if self.b else None
 
     def change(self, dx: Array | None, da: Array | None, db: Array | None) -> Array:
         """The change of ``F(x)`` along ``(dx, da, db)``; None stands for zero."""
@@ -177,7 +179,7 @@ class Unit:
         else:
             sign = self.sign if k % 2 else 1.0
         factors = (g if near is None else near, g)
-        return [_times(side.db(k), f * sign) for side, f in zip(self.sides, factors, strict=False)]
+        return [_times(side.db(k, sign), f) for side, f in zip(self.sides, factors, strict=False)]
 
     def join(self, found: Sequence[Number]) -> Array:
         """Each element from its own side."""
@@ -194,7 +196,8 @@ class Unit:
         if wide.dtype != g.dtype or 0 in rows.shape:
             return rows[:, :0].sum(1), wide
         lift = xp.ceil(xp.log2(xp.clip(xp.amax(rows, axis=1), 1.0, None)))
-        lift = xp.where(xp.isfinite(lift), lift, 0.0)
+        most = 1000.0 if xp.finfo(g.dtype).bits == 64 else 120.0  # so that 2^-lift is normal
+        lift = xp.where(xp.isfinite(lift), xp.clip(lift, 0.0, most), 0.0)
         factor = xp.exp2(-lift)
         return lift, g * (self.spread_one(factor) if self.groups else factor)
 
@@ -204,23 +207,27 @@ class Unit:
         v = self.arrays.move(v, self.dim, 0) if self.groups else v
         return v.reshape(groups, math.prod(v.shape) // groups)
 
-    def total(self, found: Sequence[Number], lift: Array) -> Array:
-        """The sum over all that shares a coefficient, times 2^lift, terms of any size."""
+    def sums(self, found: Sequence[Number]) -> list[Array]:
+        """Over all that shares a coefficient: of the near terms; of the far ones, with exponent."""
         xp, widen, sum_of = self.xp, self.arrays.widen, self.arrays.sum
         near, *far = found
         if far:
             near = xp.where(self.far, 0.0, near)
-        sums = Scaled(xp, sum_of(self.rows(widen(near))), widen(lift))
+        sums = [sum_of(self.rows(widen(near)))]
         for v in far:
             e = self.rows(widen(xp.where(self.far, v.e, NOTHING)))
             top = xp.amax(e, axis=1) if e.shape[1] else e.sum(1)
             f = self.rows(widen(v.f)) * xp.exp2(e - top[:, None])
-            sums = sums + Scaled(xp, sum_of(f), top)
-        return sums.value()
+            sums += [sum_of(f), top]
+        return sums
 
-    def stack(self, sums: Sequence[Array]) -> Array:
-        found = self.xp.stack(list(sums), -1)
-        return found if self.groups else found[0]
+    def total(self, found: Sequence[list[Array]], lift: Array) -> Array:
+        """The sums of each coefficient together, times 2^lift, terms of any size."""
+        near, *far = (self.xp.stack(list(sums), -1) for sums in zip(*found, strict=True))
+        total = Scaled(self.xp, near, self.arrays.widen(lift)[:, None])
+        if far:
+            total = total + Scaled(self.xp, *far)
+        return total.value()
 
 
 def _times(v: Number, g: Array) -> Number:
@@ -237,7 +244,7 @@ class _Quotient:
     def __init__(self, xp: Any, z: Any, a: Sequence[Any], d: Sequence[Any], spec: Spec):
         flags = spec.flags
         scaled = isinstance(z, Scaled)
-        self.z, self.a, self.d = z, a, d
+        self.z, self.a, self.d, self.per_term = z, a, d, flags.per_term
         self.polynomial: Any = polynomial if scaled else lambda c, z: _horner(xp, c, z)
         A: Any = self.polynomial(d, z)
         # For per_term the derivative of |x|: A may underflow to 0 before z does.
@@ -257,8 +264,10 @@ class _Quotient:
     def da(self, j: int) -> Any:
         return self.z**j / self.Q
 
-    def db(self, k: int) -> Any:
-        return _scale(self.z**k * (self.F / self.Q), -1.0 * self.s)
+    def db(self, k: int, sign: Array | float) -> Any:
+        """With the sign first: where it is 0, the rest may overflow."""
+        s = 1.0 if self.per_term else self.s
+        return _scale(_scale(self.z**k, -1.0 * s), sign) * (self.F / self.Q)
 
 
 def _sides(

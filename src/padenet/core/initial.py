@@ -1,17 +1,38 @@
-"""The coefficients with which a unit begins, whatever says so: a name, a pair, a fit."""
+"""What a unit is made from: the coefficients it starts with, by name, pair, fit or function."""
 
+from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from padenet.core.fitting import Fit, fit_function
+from padenet.core.fitting import Fit, check_degrees, fit_function
 from padenet.core.forms import Spec, check_shapes
 from padenet.core.starting.starts import find_start, read_pair
 from padenet.core.starting.targets import TARGETS
 
+Start = str | tuple[Any, Any] | Fit
+Init = Start | Callable[[Any], Any]
+
+
+def read_start(init: Init, aim: str | None, degrees: tuple[int, int], spec: Spec) -> Start:
+    """``init``, in which a function has become its coefficients: those can be copied and saved."""
+    if aim is not None and not (isinstance(init, str) or callable(init)):
+        kind = "a Fit" if isinstance(init, Fit) else "a pair"
+        raise ValueError(f"aim={aim!r} is about names and functions; init is {kind}. Leave it out.")
+    if callable(init):
+        return fit_function(init, check_degrees(degrees), spec.form, spec.q, aim)
+    return init
+
+
+def count_groups(groups: Any) -> int:
+    if not isinstance(groups, Integral) or groups < 1:
+        raise ValueError(f"groups={groups!r} must be a whole number from 1 on: that of units.")
+    return int(groups)
+
 
 def starting_coefficients(
-    init: Any, degrees: tuple[int, int], spec: Spec, aim: str | None = None
+    init: Start, degrees: tuple[int, int], spec: Spec, aim: str | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """``a`` and ``b`` in float64 for ``init``, checked against ``degrees`` and the form.
 
@@ -49,4 +70,14 @@ def starting_coefficients(
             f"init has {a.shape[-1]} numerator and {b.shape[-1]} denominator values, but "
             f"degrees={degrees} with form={spec.form!r} needs {m + 1} and {n + spec.constant}."
         )
+    return a, b
+
+
+def spread(a: np.ndarray, b: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients of one unit, or of each, in the shapes of ``groups`` units."""
+    if a.ndim == 2 and a.shape[0] != groups:
+        raise ValueError(f"init has values for {a.shape[0]} groups, but groups={groups}.")
+    lead = () if groups == 1 else (groups,)
+    rows = (c.reshape(c.shape[-1]) if groups == 1 else c for c in (a, b))
+    a, b = (np.broadcast_to(c, (*lead, c.shape[-1])) for c in rows)
     return a, b

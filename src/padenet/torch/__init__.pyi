@@ -3,6 +3,7 @@ from padenet.torch.baselines import SLAF as SLAF
 from padenet.torch.baselines import Maxout as Maxout
 from padenet.torch.baselines import Mixture as Mixture
 from padenet.torch.baselines import SReLU as SReLU
+from padenet.torch.functional import randomized as randomized
 from padenet.torch.functional import rational as rational
 from padenet.torch.nn import PAU as PAU
 from padenet.torch.nn import RPAU as RPAU

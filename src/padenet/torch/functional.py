@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.fx import Proxy
 
-from padenet.core.forms import Spec, check_shapes, check_spec
+from padenet.core.forms import Spec, check_groups, check_shapes, check_spec
 from padenet.core.native import missing
 from padenet.torch import reference
 from padenet.torch.deploy import exporting
@@ -76,6 +76,31 @@ def rational(
         return record_call(rational, (x, a, b), options)  # type: ignore[return-value]
     check_spec(Spec(form, q, channel_dim))
     return apply(x, a, b, None, Spec(form, float(q), channel_dim))
+
+
+def randomized(
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    key: Tensor | int,
+    *,
+    alpha: float = 0.01,
+    form: str = "safe",
+    q: float = 1.0,
+    channel_dim: int = 1,
+) -> Tensor:
+    """``rational`` in which every element of ``x`` sees coefficients ``c (1 + u)`` of its own, with
+    ``u ~ U(-alpha, alpha)`` drawn for each element and coefficient.
+
+    Args:
+        key: A whole number of 64 bits; equal keys draw equal noise, in every framework.
+        alpha: Half width of the noise, in [0, 1]. The rest as for ``rational``.
+    """
+    spec = Spec(form, q, channel_dim, alpha)
+    check_spec(spec)
+    if isinstance(key, int):
+        key = torch.tensor(key - (key >> 63 << 64), dtype=torch.int64)  # its bits, signed
+    return apply(x, a, b, key, spec._replace(q=float(q), alpha=float(alpha)))
 
 
 def apply(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
@@ -210,19 +235,9 @@ def check(x: Tensor, a: Tensor, b: Tensor, spec: Spec) -> None:
 
 
 def _check_groups(x: Tensor, groups: int, channel_dim: int) -> None:
-    if not -x.ndim <= channel_dim < x.ndim:
-        raise ValueError(
-            f"channel_dim={channel_dim} is not a dim of x, which has shape {tuple(x.shape)}. "
-            f"With groups={groups} name the dim that they divide, e.g. channel_dim=-1."
-        )
-    if x.is_nested:
+    if x.is_nested and -x.ndim <= channel_dim < x.ndim:
         raise TypeError(
             f"x is a nested tensor, which groups={groups} cannot share out. "
             "Apply the unit to x.values(), with the channel_dim that those have."
         )
-    channels = x.shape[channel_dim]
-    if channels % groups:
-        raise ValueError(
-            f"groups={groups} does not divide the {channels} channels of x, shape "
-            f"{tuple(x.shape)}, channel_dim={channel_dim}. Choose a divisor of {channels}."
-        )
+    check_groups(x.shape, groups, channel_dim)

@@ -1,8 +1,6 @@
 """``nn.Module`` front of ``padenet.torch.functional``: parameters, starting coefficients, repr."""
 
 import warnings
-from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -11,16 +9,14 @@ from torch.fx import Proxy
 
 from padenet.core import initial
 from padenet.core import printing as formula
-from padenet.core.fitting import Fit, check_degrees, fit_function
+from padenet.core.fitting import check_degrees
 from padenet.core.forms import Spec, check_spec
+from padenet.core.initial import Init, Start, count_groups, read_start, spread
 from padenet.core.starting.starts import DEFAULT_AIM, STARTS, find_start
 from padenet.torch.functional import DTYPES, apply, rational
 from padenet.torch.noise import draw_key
 from padenet.torch.saving import state
 from padenet.torch.tracing import record_module
-
-Start = str | tuple[Any, Any] | Fit
-Init = Start | Callable[[Any], Any]
 
 
 class PAU(nn.Module):
@@ -76,23 +72,13 @@ class PAU(nn.Module):
         self.degrees = check_degrees(degrees)
         check_spec(Spec(form, q, channel_dim))
         self.spec = Spec(form, float(q), channel_dim)
-        if aim is not None and not (isinstance(init, str) or callable(init)):
-            kind = "a Fit" if isinstance(init, Fit) else "a pair"
-            raise ValueError(
-                f"aim={aim!r} is about names and functions; init is {kind}. Leave it out."
-            )
         self.aim = aim
-        # A function is kept as its coefficients: those can be copied and pickled, and a module
-        # does not become a part of the unit.
-        self.init: Start = (
-            fit_function(init, self.degrees, form, self.q, aim) if callable(init) else init
-        )
+        # A function is kept as its coefficients, and a module does not become a part of the unit.
+        self.init: Start = read_start(init, aim, self.degrees, self.spec)
         if dtype is not None and dtype not in DTYPES:
             known = ", ".join(map(str, DTYPES))
             raise TypeError(f"dtype={dtype!r} of the coefficients must be one of {known}.")
-        if not isinstance(groups, Integral) or groups < 1:
-            raise ValueError(f"groups={groups!r} must be a whole number from 1 on: that of units.")
-        self.groups: int = int(groups)
+        self.groups = count_groups(groups)
         m, n = self.degrees
         counts = (m + 1, n + self.spec.constant)
         shapes = [(c,) if self.groups == 1 else (self.groups, c) for c in counts]
@@ -101,12 +87,11 @@ class PAU(nn.Module):
 
     def reset_parameters(self) -> None:
         """Back to the start."""
-        a, b = starting_coefficients(self.init, self.degrees, self.spec, self.aim)
-        if a.ndim == 2 and a.shape[0] != self.groups:
-            raise ValueError(f"init has values for {a.shape[0]} groups, but groups={self.groups}.")
+        pair = initial.starting_coefficients(self.init, self.degrees, self.spec, self.aim)
+        a, b = (torch.tensor(c) for c in spread(*pair, self.groups))
         with torch.no_grad():
-            self.a.copy_(a.reshape(self.a.shape) if a.ndim == 2 else a)
-            self.b.copy_(b.reshape(self.b.shape) if b.ndim == 2 else b)
+            self.a.copy_(a)
+            self.b.copy_(b)
         self.start_is_known = True
 
     def forward(self, x: Tensor) -> Tensor:
@@ -260,6 +245,6 @@ def _plain(c: Any) -> Tensor:
 def starting_coefficients(
     init: Start, degrees: tuple[int, int], spec: Spec, aim: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """``a`` and ``b`` in float64 for ``init``, as ``padenet.core.initial`` has them."""
+    """Those of ``padenet.core.initial`` as tensors."""
     a, b = initial.starting_coefficients(init, degrees, spec, aim)
     return torch.from_numpy(a), torch.from_numpy(b)
