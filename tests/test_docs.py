@@ -17,7 +17,7 @@ LINKED = [
     ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "results").glob("*/report.md")),
 ]
-NEEDS = {"keras.md": ("keras", "jax"), "jax.md": ("equinox", "flax", "jax", "optax")}
+NEEDS = {"jax.md": ("equinox", "flax", "jax", "optax"), "keras.md": ("jax", "keras")}
 
 
 def blocks(page):
@@ -28,7 +28,7 @@ def blocks(page):
 
 
 @pytest.mark.no_poison
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras's own
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of Keras
 @pytest.mark.parametrize("page", PAGES, ids=[p.name for p in PAGES])
 def test_examples_run(page, tmp_path, monkeypatch):
     """In order, in one namespace, as a reader would type them."""

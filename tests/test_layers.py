@@ -72,9 +72,8 @@ FOREIGN = [
         "ray",
         "rich",
         "safetensors",
-        "tensorflow",
     ),
-    *("scipy", "torchvision", "transformers", "triton"),
+    *("scipy", "tensorflow", "torchvision", "transformers", "triton"),
 ]
 
 

@@ -19,10 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from padenet.core import require
+from padenet.core import replacing, require
 from padenet.core.arrays import floats
 from padenet.core.forms import Spec, check_shapes, check_spec
-from padenet.core.support.files import replacing
 
 __all__ = ["from_dict", "load", "save", "to_dict"]
 

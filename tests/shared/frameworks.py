@@ -23,8 +23,8 @@ from padenet.core import Spec
 
 Array = np.ndarray
 Answers = dict[str, Array]
-TESTS = Path(__file__).parent
-SRC = TESTS.parent / "src"
+SHARED = Path(__file__).parent
+SRC = SHARED.parents[1] / "src"
 KEY = (7 << 32) + 5
 NOISY = Spec("safe", 1.0, 1, 0.1)
 
@@ -204,7 +204,7 @@ def answers_of(name: str, records: str = "{}") -> dict[str, Array]:
             return solve(framework)
     own = {
         "KERAS_BACKEND": framework.keras,
-        "PYTHONPATH": os.pathsep.join(map(str, (SRC, TESTS))),
+        "PYTHONPATH": os.pathsep.join(map(str, (SRC, SHARED))),
         "JAX_ENABLE_X64": "1",
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "TF_ENABLE_ONEDNN_OPTS": "0",
