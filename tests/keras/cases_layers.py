@@ -233,7 +233,7 @@ def test_masks_pass_through():
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"form": "save"}, ValueError, "unknown form 'save'. Known: safe"),
+        ({"form": "save"}, ValueError, "unknown form 'save'. Did you mean 'safe'"),
         ({"init": "gleu"}, ValueError, "Did you mean 'gelu'"),
         ({"groups": 0}, ValueError, "groups=0 must be a whole number from 1 on"),
         ({"q": 2}, ValueError, "must be in"),

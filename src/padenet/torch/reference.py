@@ -27,7 +27,7 @@ def backward(
     """Gradients of ``sum(dy * F(x))`` with respect to ``x``, ``a`` and ``b``."""
     dx, da, db = _unit(x, a, b, key, spec).gradients(dy.to(compute_dtype(x)))
     db = torch.zeros_like(b) if db is None else db.reshape(b.shape).to(b.dtype)
-    return dx.to(x.dtype), da.reshape(a.shape).to(a.dtype), db
+    return dx.to(x.dtype), da.reshape(a.shape).to(a.dtype).contiguous(), db.contiguous()
 
 
 def jvp(

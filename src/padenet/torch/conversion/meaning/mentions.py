@@ -36,7 +36,7 @@ def mentioned_in(thing: Any) -> list[str]:
         elif isinstance(held, (MethodType, staticmethod, classmethod)):
             stack.append(held.__func__)
         elif isinstance(held, FunctionType):
-            if not is_torch(held):
+            if not (is_torch(held) or is_loss(held)):
                 found |= {n for code in codes(held.__code__) for n in code.co_names} & NAMES
                 stack += _named_by(held)
         elif inspect.ismethoddescriptor(held):
@@ -48,6 +48,12 @@ def mentioned_in(thing: Any) -> list[str]:
         else:
             stack.append(vars(type(held)).get("__call__"))
     return sorted(found)
+
+
+def is_loss(held: FunctionType) -> bool:
+    """Whether it compares with labels: what it computes is no activation of the model."""
+    arguments = held.__code__.co_varnames[: held.__code__.co_argcount]
+    return any(name in ("labels", "target", "targets") for name in arguments)
 
 
 def hooks_of(module: nn.Module) -> list[Any]:
