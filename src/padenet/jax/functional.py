@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from padenet.core.forms import Spec, check_shapes, check_spec
+from padenet.core.forms import Spec, check_groups, check_shapes, check_spec
 from padenet.core.native import DTYPES
 from padenet.jax import batching, primitives
 from padenet.jax.noise import words_of
@@ -95,16 +95,5 @@ def _check(x: jax.Array, a: jax.Array, b: jax.Array, spec: Spec) -> None:
             "Convert them, e.g. a.astype(jax.numpy.float32)."
         )
     check_shapes(a.shape, b.shape, spec)
-    if a.ndim == 1:
-        return
-    groups, dim = a.shape[0], spec.channel_dim
-    if not -x.ndim <= dim < x.ndim:
-        raise ValueError(
-            f"channel_dim={dim} is not a dim of x, which has shape {x.shape}. "
-            f"With groups={groups} name the dim that they divide, e.g. channel_dim=-1."
-        )
-    if x.shape[dim] % groups:
-        raise ValueError(
-            f"groups={groups} does not divide the {x.shape[dim]} channels of x, shape "
-            f"{x.shape}, channel_dim={dim}. Choose a divisor of {x.shape[dim]}."
-        )
+    if a.ndim == 2:
+        check_groups(x.shape, a.shape[0], spec.channel_dim)

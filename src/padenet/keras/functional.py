@@ -47,7 +47,7 @@ def randomized(
 def apply(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -> Tensor:
     name = keras.backend.backend()
     if name not in BACKENDS:
-        raise NotImplementedError(
+        raise ValueError(
             f"padenet.keras does not run on the backend {name!r}. Known: {', '.join(BACKENDS)}; "
             "set KERAS_BACKEND before Keras is imported."
         )
@@ -84,7 +84,7 @@ def _on_numpy(x: Tensor, a: Tensor, b: Tensor, key: Tensor | None, spec: Spec) -
     from padenet.numpy import rational
 
     if key is not None:
-        raise NotImplementedError(
+        raise ValueError(
             "Keras's NumPy backend does not train, and padenet draws no noise on it. Call the "
             "layer with training=False."
         )

@@ -8,7 +8,7 @@ import types
 import pytest
 import torch
 import torch.nn.functional as F
-from networks import QUIET
+from networks import QUIET, Net
 from torch import nn
 
 from padenet import convert
@@ -25,21 +25,6 @@ class Exact(nn.Module):
 
     def forward(self, x):
         return self.function(x)
-
-
-class Net(nn.Module):
-    """``body`` between two linear layers, or without gradients by itself."""
-
-    def __init__(self):
-        super().__init__()
-        self.lin, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
-        self.prepare()
-
-    def prepare(self):
-        pass
-
-    def forward(self, x):
-        return self.last(self.body(self.lin(x)))
 
 
 class ReadAtOnce(Net):

@@ -6,25 +6,12 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
-from networks import QUIET
+from networks import QUIET, Net
 from torch import nn
 
 from padenet import convert
 
 pytestmark = QUIET
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.lin, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
-        self.prepare()
-
-    def prepare(self):
-        pass
-
-    def forward(self, x):
-        return self.last(self.body(self.lin(x)))
 
 
 class Helper:
